@@ -1,0 +1,50 @@
+"""The errors of the suite: one base class, a handful below it, each with its data as attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class DedupError(Exception):
+    """The suite cannot go on as asked."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+class ConfigError(DedupError):
+    """Some settings or rules are wrong.
+
+    Attributes:
+        problems: one sentence for each fault found, in the order found.
+    """
+
+    def __init__(self, problems: Iterable[str], source: str = "settings") -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        listed = "\n".join(f"  - {problem}" for problem in self.problems)
+        super().__init__(f"{len(self.problems)} problem(s) in {source}:\n{listed}")
+
+
+class LedgerError(DedupError):
+    """The ledger cannot be used."""
+
+
+class LedgerUnavailable(LedgerError):
+    """The ledger cannot be opened: it is missing, unreadable, locked, or not a ledger."""
+
+
+class LedgerTooNew(LedgerError):
+    """The ledger was written by a newer version of scrapy_dedup; upgrade the package to open it."""
+
+
+class LedgerWriteFailed(LedgerError):
+    """The ledger could not commit; what was in flight is not counted as seen."""
+
+
+class LedgerConflict(LedgerError):
+    """The ledger already holds another record under this identity."""
+
+
+class RecordError(DedupError):
+    """A record does not have the form that its schema asks for."""
