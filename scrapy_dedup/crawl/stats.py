@@ -1,0 +1,54 @@
+"""The names of all stats of the suite, with what each counts.
+
+A name that ends in ``/`` starts a family; what follows it is the value counted (a rule, a reason, a state).
+"""
+
+from __future__ import annotations
+
+REQUESTS_SEEN = "dedup/requests/seen"
+REQUESTS_REWRITTEN = "dedup/requests/rewritten"
+REQUESTS_MERGED = "dedup/requests/merged"
+REQUESTS_DENIED = "dedup/requests/denied"
+REQUESTS_DENIED_BY_REASON = "dedup/requests/denied/"
+RULES = "dedup/rules/"
+VARIANTS_REQUESTED = "dedup/variants/requested"
+PAGES_FETCHED = "dedup/pages/fetched"
+PAGES_AUTO = "dedup/pages/auto"
+PAGES_ITEMS = "dedup/pages/items"
+PAGES_BY_VALIDITY = "dedup/pages/validity/"
+PAGES_BY_ACTION = "dedup/pages/action/"
+PAGES_BY_REASON = "dedup/pages/reason/"
+FAILURES = "dedup/failures"
+EXTRACTIONS = "dedup/extract/extractions"
+EXTRACT_CACHE_HITS = "dedup/extract/cache_hits"
+EXTRACT_RESTARTS = "dedup/extract/restarts"
+EXTRACT_TIMEOUTS = "dedup/extract/timeouts"
+PAYLOADS_DISTINCT = "dedup/payloads/distinct"
+BODIES_NEW = "dedup/bodies/new"
+ALIASES_KEPT = "dedup/aliases/kept"
+FEED_FOREIGN_ITEMS = "dedup/feed/foreign_items"
+
+STATS: dict[str, str] = {
+    REQUESTS_SEEN: "Requests that the URL policy decided about.",
+    REQUESTS_REWRITTEN: "Requests sent to another URL than the one linked.",
+    REQUESTS_MERGED: "Requests not sent because their key was known.",
+    REQUESTS_DENIED: "Requests not sent because a rule forbids them.",
+    REQUESTS_DENIED_BY_REASON: "Denied requests for each reason.",
+    RULES: "How often each rule changed a URL.",
+    VARIANTS_REQUESTED: "Merged URLs that got their turn because the request for their key failed.",
+    PAGES_FETCHED: "Responses that became observations.",
+    PAGES_AUTO: "Pages that were recorded without an item of the spider.",
+    PAGES_ITEMS: "Pages that the spider yielded as PageItem.",
+    PAGES_BY_VALIDITY: "Pages for each state of validity.",
+    PAGES_BY_ACTION: "Pages for each action: keep, reuse, review, none.",
+    PAGES_BY_REASON: "Pages for each reason of their action.",
+    FAILURES: "Requests that ended without a page and were recorded as failures.",
+    EXTRACTIONS: "Payloads whose text was extracted.",
+    EXTRACT_CACHE_HITS: "Pages whose payload had been extracted before.",
+    EXTRACT_RESTARTS: "Extraction processes that were replaced after a crash.",
+    EXTRACT_TIMEOUTS: "Pages whose extraction took too long and was stopped.",
+    PAYLOADS_DISTINCT: "Distinct payloads of the pages fetched.",
+    BODIES_NEW: "Texts that this job brought into the ledger.",
+    ALIASES_KEPT: "URLs recorded as merged, rewritten, redirected or denied.",
+    FEED_FOREIGN_ITEMS: "Items that our feed formats refused because they are no pages.",
+}
