@@ -21,7 +21,7 @@ from scrapy_dedup.records import BodyRecord, ObservationRecord
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Json: TypeAlias = "str | int | float | bool | None | list[Json] | dict[str, Json]"
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
 MAX_EXTRA_BYTES = 64 * 1024  # the fields of one page, not its content: what is larger belongs in an own item
 MAX_EXTRA_DEPTH = 20  # deeper than any data that a page states; also ends structures that contain themselves

@@ -27,6 +27,7 @@ PAYLOADS_DISTINCT = "dedup/payloads/distinct"
 BODIES_NEW = "dedup/bodies/new"
 ALIASES_KEPT = "dedup/aliases/kept"
 FEED_FOREIGN_ITEMS = "dedup/feed/foreign_items"
+FEED_WRITE_ERRORS = "dedup/feed/write_errors"
 
 STATS: dict[str, str] = {
     REQUESTS_SEEN: "Requests that the URL policy decided about.",
@@ -47,8 +48,9 @@ STATS: dict[str, str] = {
     EXTRACT_CACHE_HITS: "Pages whose payload had been extracted before.",
     EXTRACT_RESTARTS: "Extraction processes that were replaced after a crash.",
     EXTRACT_TIMEOUTS: "Pages whose extraction took too long and was stopped.",
-    PAYLOADS_DISTINCT: "Distinct payloads of the pages fetched.",
+    PAYLOADS_DISTINCT: "Distinct payloads among the valid pages.",
     BODIES_NEW: "Texts that this job brought into the ledger.",
     ALIASES_KEPT: "URLs recorded as merged, rewritten, redirected or denied.",
     FEED_FOREIGN_ITEMS: "Items that our feed formats refused because they are no pages.",
+    FEED_WRITE_ERRORS: "Feeds of ours that stopped because a write failed; the ledger goes on.",
 }

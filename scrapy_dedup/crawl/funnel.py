@@ -1,0 +1,74 @@
+"""The funnel: how many of the URLs that a crawl met were still there after each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scrapy_dedup.crawl import stats
+from scrapy_dedup.records import Validity
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of the funnel.
+
+    Attributes:
+        label: what is counted.
+        stat: the name of its counter.
+        base: the label of the row that it is a share of; None stands alone.
+        saves: whether the row is what the layer left of its base (True), or a part of its base (False).
+    """
+
+    label: str
+    stat: str
+    base: str | None = None
+    saves: bool = True
+
+
+_ROWS = (
+    _Row("requests seen", stats.REQUESTS_SEEN),
+    _Row("merged by key", stats.REQUESTS_MERGED, "requests seen", saves=False),
+    _Row("denied", stats.REQUESTS_DENIED, "requests seen", saves=False),
+    _Row("pages fetched", stats.PAGES_FETCHED, "requests seen"),
+    _Row("valid pages", stats.PAGES_BY_VALIDITY + Validity.VALID.value, "pages fetched"),
+    _Row("distinct payloads", stats.PAYLOADS_DISTINCT, "valid pages"),
+    _Row("distinct bodies", stats.BODIES_NEW, "distinct payloads"),
+    _Row("aliases kept", stats.ALIASES_KEPT),
+)
+
+
+def funnel(counters: Mapping[str, int]) -> str:
+    r"""Return the funnel as a table of plain text, one line for each layer.
+
+    Args:
+        counters: the stats of the suite by name; a missing one counts as 0.
+
+    >>> print(funnel({"dedup/requests/seen": 200, "dedup/requests/merged": 150, "dedup/pages/fetched": 50,
+    ...               "dedup/pages/validity/valid": 40, "dedup/payloads/distinct": 30,
+    ...               "dedup/bodies/new": 27, "dedup/aliases/kept": 120}))
+    requests seen           200
+      merged by key         150   75.0 % of requests seen
+      denied                  0    0.0 % of requests seen
+    pages fetched            50   75.0 % less than requests seen
+    valid pages              40   20.0 % less than pages fetched
+    distinct payloads        30   25.0 % less than valid pages
+    distinct bodies          27   10.0 % less than distinct payloads
+    aliases kept            120
+    """
+    counts = {row.label: counters.get(row.stat, 0) for row in _ROWS}
+    return "\n".join(_line(row, counts) for row in _ROWS)
+
+
+def _line(row: _Row, counts: Mapping[str, int]) -> str:
+    label = row.label if row.saves else f"  {row.label}"
+    line = f"{label:<17}{counts[row.label]:>10,}"
+    base = counts[row.base] if row.base else 0
+    if not base:
+        return line
+    percent = 100 * counts[row.label] / base
+    if not row.saves:
+        return f"{line}  {percent:5.1f} % of {row.base}"
+    if percent > 100:
+        return f"{line}  {percent - 100:5.1f} % more than {row.base}"
+    return f"{line}  {100 - percent:5.1f} % less than {row.base}"
