@@ -1,0 +1,301 @@
+"""Crawls as their user starts them: a real server, a process for each crawl, and what it left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .server import Answer, Server, mark
+
+DRIVER = Path(__file__).with_name("driver.py")
+
+ADDONS = {"scrapy_dedup.Addon": 500}
+
+BASE_SETTINGS: Mapping[str, Any] = {
+    "LOG_LEVEL": "INFO",
+    "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
+    "DOWNLOAD_TIMEOUT": 20,
+    "RETRY_TIMES": 1,
+    "DEDUP_WORKERS": 1,
+}
+
+# Follows every link of every page and writes down each callback and each errback.
+FOLLOW = """
+import scrapy
+
+class Follow(scrapy.Spider):
+    name = "follow"
+
+    def __init__(self, start=(), meta=None, handle=(), errback=True, **kwargs):
+        super().__init__(**kwargs)
+        self.first, self.extra_meta, self.seen, self.failures = list(start), meta or {}, [], []
+        self.handle_httpstatus_list = list(handle)
+        self.with_errback = errback
+
+    def errback_or_none(self):
+        return self.failed if self.with_errback else None
+
+    async def start(self):
+        for url in self.first:
+            yield scrapy.Request(url, errback=self.errback_or_none(), dont_filter=True, meta=dict(self.extra_meta))
+
+    def parse(self, response):
+        text = response.text if isinstance(response, scrapy.http.TextResponse) else ""
+        self.seen.append({
+            "url": response.url, "status": response.status, "flags": response.flags,
+            "marks": sorted(set(word for word in text.replace("<", " ").split() if word.startswith("Zq"))),
+        })
+        if isinstance(response, scrapy.http.HtmlResponse):
+            for href in response.css("a::attr(href)").getall():
+                try:
+                    request = response.follow(href, errback=self.errback_or_none(), meta=dict(self.extra_meta))
+                except ValueError:  # mailto:, javascript:
+                    continue
+                yield request
+
+    def failed(self, failure):
+        self.failures.append({"url": failure.request.url, "type": failure.type.__name__})
+"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The content of a ledger, read once."""
+
+    jobs: tuple[Any, ...]
+    observations: tuple[Any, ...]
+    bodies: tuple[Any, ...]
+    aliases: tuple[Any, ...]
+
+    def bodies_of(self, slug: str) -> list[Any]:
+        return [body for body in self.bodies if mark(slug) in body.text]
+
+    def observations_of(self, slug: str) -> list[Any]:
+        ids = {body.body_id for body in self.bodies_of(slug)}
+        return [observation for observation in self.observations if observation.body_id in ids]
+
+    def at(self, url_end: str) -> list[Any]:
+        """Return the observations whose URL, where the response came from, ends so."""
+        return [observation for observation in self.observations if observation.url.endswith(url_end)]
+
+
+@dataclass(frozen=True)
+class Crawl:
+    """What one crawl left behind."""
+
+    folder: Path
+    exit_code: int
+    log: str
+    dump: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def stats(self) -> Mapping[str, Any]:
+        return self.dump["stats"]
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """Return the items that the spider itself made."""
+        return [item for item in self.dump["items"] if item["class"] not in ("PageRow", "PageItem")]
+
+    @property
+    def callbacks(self) -> list[dict[str, Any]]:
+        return self.dump["seen"]
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        return self.dump["failures"]
+
+    def reached_callback(self, slug: str) -> int:
+        return sum(mark(slug) in call["marks"] for call in self.callbacks)
+
+    @property
+    def ledger_path(self) -> Path:
+        return self.folder / "dedup.db"
+
+    @property
+    def ledger(self) -> Seen:
+        return read_ledger(self.ledger_path)
+
+    def feed(self, kind: str) -> list[dict[str, Any]]:
+        """Return the records of one kind from the feeds under ``dedup/``."""
+        records = [
+            json.loads(line)
+            for path in sorted((self.folder / "dedup").rglob("*.jsonl"))
+            for line in path.read_text("utf-8").splitlines()
+        ]
+        return [record for record in records if record["schema"] == f"scrapy-dedup/{kind}/1"]
+
+
+def read_ledger(path: Path) -> Seen:
+    """Read a ledger as its user would, through the public name."""
+    stamp = tuple(
+        (file.stat().st_mtime_ns, file.stat().st_size) if file.exists() else None
+        for file in (path, path.with_name(path.name + "-wal"))
+    )
+    return _read_ledger(path, stamp)
+
+
+@functools.lru_cache(maxsize=64)
+def _read_ledger(path: Path, _stamp: object) -> Seen:
+    from scrapy_dedup import Ledger
+
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        return Seen(
+            tuple(ledger.jobs()),
+            tuple(ledger.observations()),
+            tuple(ledger.bodies()),
+            tuple(ledger.aliases()),
+        )
+
+
+def environment(proxy: Server | None = None) -> dict[str, str]:
+    """Return the environment of a crawl: no proxy of the machine, and ours when the test asks for it."""
+    inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    inherited["PYTHONHASHSEED"] = "random"
+    if proxy is not None:
+        inherited |= {"http_proxy": proxy.base, "https_proxy": proxy.base}
+    return inherited
+
+
+def run(
+    command: Sequence[str], folder: Path, timeout_s: float, env: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Run a command in a folder; return its exit code and its output and log together."""
+    with (folder / "crawl.log").open("a+b") as log:
+        start = log.seek(0, os.SEEK_END)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=env or environment(),
+            stdout=log,
+            stderr=log,
+            timeout=timeout_s,
+            check=False,
+        )
+        log.seek(start)
+        return done.returncode, log.read().decode("utf-8", "replace")
+
+
+RunCrawl = Callable[..., Crawl]
+
+
+@pytest.fixture(scope="session")
+def crawl(tmp_path_factory: pytest.TempPathFactory) -> RunCrawl:
+    """Return a function that runs a spider in its own process and reads what it left."""
+
+    def run_crawl(
+        spider: str = FOLLOW,
+        *,
+        addon: bool = True,
+        settings: Mapping[str, Any] | None = None,
+        proxy: Server | None = None,
+        folder: Path | None = None,
+        timeout_s: float = 120,
+        **arguments: Any,
+    ) -> Crawl:
+        where = folder or tmp_path_factory.mktemp("crawl")
+        command = prepare(where, spider, addon=addon, settings=settings, arguments=arguments)
+        exit_code, log = run(command, where, timeout_s, environment(proxy))
+        dump_file = where / "dump.json"
+        dump = json.loads(dump_file.read_text()) if dump_file.exists() else {}
+        return Crawl(where, exit_code, log, dump)
+
+    return run_crawl
+
+
+def prepare(
+    folder: Path,
+    spider: str,
+    *,
+    addon: bool,
+    settings: Mapping[str, Any] | None,
+    arguments: Mapping[str, Any],
+) -> list[str]:
+    """Write the files of a crawl into its folder and return the command that starts it."""
+    merged = {**BASE_SETTINGS, **({"ADDONS": ADDONS} if addon else {}), **(settings or {})}
+    (folder / "spider.py").write_text(spider)
+    (folder / "plan.json").write_text(json.dumps({"settings": merged, "arguments": dict(arguments)}))
+    (folder / "dump.json").unlink(missing_ok=True)
+    (folder / "scrapy.cfg").touch()
+    return [sys.executable, str(DRIVER), "spider.py", "plan.json", "dump.json"]
+
+
+@pytest.fixture(scope="session")
+def prepare_crawl() -> Callable[..., list[str]]:
+    """Return the function that writes the files of a crawl and returns its command, for tests that kill it."""
+    return prepare
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Callable[[Mapping[str, Answer]], Server]]:
+    """Return a function that serves routes until the module ends."""
+    servers: list[Server] = []
+
+    def start(routes: Mapping[str, Answer]) -> Server:
+        servers.append(Server(routes))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@dataclass(frozen=True)
+class Project:
+    """A Scrapy project on disk, run with the commands of Scrapy."""
+
+    folder: Path
+
+    def scrapy(self, *arguments: str, timeout_s: float = 120, **env: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "scrapy", *arguments]
+        return run(command, self.folder, timeout_s, environment() | env)
+
+    def copy_to(self, folder: Path) -> Project:
+        return dataclasses.replace(self, folder=Path(shutil.copytree(self.folder, folder)))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Callable[[Mapping[str, str]], Project]:
+    """Return a function that writes a Scrapy project from its files and the add-on switched on by ``DEDUP``."""
+
+    def write(files: Mapping[str, str]) -> Project:
+        return write_project(tmp_path / "project", files)
+
+    return write
+
+
+def write_project(folder: Path, files: Mapping[str, str]) -> Project:
+    """Write the files of a project ``shop``; the variable WITH_DEDUP in the environment turns the add-on on."""
+    (folder / "shop" / "spiders").mkdir(parents=True)
+    (folder / "scrapy.cfg").write_text("[settings]\ndefault = shop.settings\n")
+    (folder / "shop" / "__init__.py").touch()
+    (folder / "shop" / "spiders" / "__init__.py").touch()
+    settings = "\n".join(
+        [
+            "import os",
+            'BOT_NAME = "shop"',
+            'SPIDER_MODULES = ["shop.spiders"]',
+            *(f"{name} = {value!r}" for name, value in BASE_SETTINGS.items()),
+            files.get("shop/settings.py", ""),
+            'if os.environ.get("WITH_DEDUP"):',
+            f"    ADDONS = {ADDONS!r}",
+            "",
+        ]
+    )
+    for name, text in {**files, "shop/settings.py": settings}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Project(folder)
