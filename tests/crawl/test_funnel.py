@@ -1,0 +1,46 @@
+"""The funnel and the table of stats."""
+
+from __future__ import annotations
+
+from scrapy_dedup.crawl import stats
+from scrapy_dedup.crawl.funnel import funnel
+
+CRAWL = {
+    "dedup/requests/seen": 20_000,
+    "dedup/requests/merged": 18_000,
+    "dedup/requests/denied": 1_500,
+    "dedup/pages/fetched": 400,
+    "dedup/pages/validity/valid": 380,
+    "dedup/payloads/distinct": 342,
+    "dedup/bodies/new": 300,
+    "dedup/aliases/kept": 19_000,
+}
+
+
+def test_each_layer_is_a_line_with_its_saving():
+    assert funnel(CRAWL).splitlines() == [
+        "requests seen        20,000",
+        "  merged by key      18,000   90.0 % of requests seen",
+        "  denied              1,500    7.5 % of requests seen",
+        "pages fetched           400   98.0 % less than requests seen",
+        "valid pages             380    5.0 % less than pages fetched",
+        "distinct payloads       342   10.0 % less than valid pages",
+        "distinct bodies         300   12.3 % less than distinct payloads",
+        "aliases kept         19,000",
+    ]
+
+
+def test_a_crawl_that_saw_nothing_has_no_percentages():
+    assert "%" not in funnel({})
+    assert len(funnel({}).splitlines()) == 8
+
+
+def test_redirects_may_fetch_more_than_was_requested():
+    assert "100.0 % more than requests seen" in funnel({"dedup/requests/seen": 1, "dedup/pages/fetched": 2})
+
+
+def test_every_stat_of_the_module_has_a_meaning():
+    names = {value for name, value in vars(stats).items() if name.isupper() and name != "STATS"}
+    assert names == set(stats.STATS)
+    assert all(name.startswith("dedup/") for name in names)
+    assert all(meaning.endswith(".") for meaning in stats.STATS.values())
