@@ -38,18 +38,17 @@ import scrapy
 class Follow(scrapy.Spider):
     name = "follow"
 
-    def __init__(self, start=(), meta=None, handle=(), errback=True, **kwargs):
+    def __init__(self, start=(), errback=True, **kwargs):
         super().__init__(**kwargs)
-        self.first, self.extra_meta, self.seen, self.failures = list(start), meta or {}, [], []
-        self.handle_httpstatus_list = list(handle)
-        self.with_errback = errback
+        self.first, self.with_errback, self.seen, self.failures = start, errback, [], []
 
     def errback_or_none(self):
         return self.failed if self.with_errback else None
 
     async def start(self):
-        for url in self.first:
-            yield scrapy.Request(url, errback=self.errback_or_none(), dont_filter=True, meta=dict(self.extra_meta))
+        for first in self.first:
+            url, meta = (first, {}) if isinstance(first, str) else first
+            yield scrapy.Request(url, errback=self.errback_or_none(), dont_filter=True, meta=meta)
 
     def parse(self, response):
         text = response.text if isinstance(response, scrapy.http.TextResponse) else ""
@@ -60,7 +59,7 @@ class Follow(scrapy.Spider):
         if isinstance(response, scrapy.http.HtmlResponse):
             for href in response.css("a::attr(href)").getall():
                 try:
-                    request = response.follow(href, errback=self.errback_or_none(), meta=dict(self.extra_meta))
+                    request = response.follow(href, errback=self.errback_or_none())
                 except ValueError:  # mailto:, javascript:
                     continue
                 yield request
@@ -175,7 +174,7 @@ def run(
     """Run a command in a folder; return its exit code and its output and log together."""
     with (folder / "crawl.log").open("a+b") as log:
         start = log.seek(0, os.SEEK_END)
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: PLW1510 - the exit code is part of what is tested
             command,
             cwd=folder,
             env=env or environment(),
@@ -226,7 +225,7 @@ def prepare(
     """Write the files of a crawl into its folder and return the command that starts it."""
     merged = {**BASE_SETTINGS, **({"ADDONS": ADDONS} if addon else {}), **(settings or {})}
     (folder / "spider.py").write_text(spider)
-    (folder / "plan.json").write_text(json.dumps({"settings": merged, "arguments": dict(arguments)}))
+    (folder / "plan.json").write_text(json.dumps({"settings": merged, "arguments": dict(arguments or {})}))
     (folder / "dump.json").unlink(missing_ok=True)
     (folder / "scrapy.cfg").touch()
     return [sys.executable, str(DRIVER), "spider.py", "plan.json", "dump.json"]
@@ -234,7 +233,7 @@ def prepare(
 
 @pytest.fixture(scope="session")
 def prepare_crawl() -> Callable[..., list[str]]:
-    """Return the function that writes the files of a crawl and returns its command, for tests that kill it."""
+    """Return the function that writes the files of a crawl and returns its command."""
     return prepare
 
 
@@ -268,7 +267,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Callable[[Mapping[str, str]], Project]:
-    """Return a function that writes a Scrapy project from its files and the add-on switched on by ``DEDUP``."""
+    """Return a function that writes a Scrapy project from its files and returns it."""
 
     def write(files: Mapping[str, str]) -> Project:
         return write_project(tmp_path / "project", files)
@@ -277,7 +276,7 @@ def project(tmp_path: Path) -> Callable[[Mapping[str, str]], Project]:
 
 
 def write_project(folder: Path, files: Mapping[str, str]) -> Project:
-    """Write the files of a project ``shop``; the variable WITH_DEDUP in the environment turns the add-on on."""
+    """Write the files of a project ``shop``; WITH_DEDUP in the environment turns the add-on on."""
     (folder / "shop" / "spiders").mkdir(parents=True)
     (folder / "scrapy.cfg").write_text("[settings]\ndefault = shop.settings\n")
     (folder / "shop" / "__init__.py").touch()

@@ -2,8 +2,8 @@
 
     python driver.py SPIDER_FILE PLAN_FILE DUMP_FILE
 
-The plan is JSON: ``settings`` of the crawl and ``arguments`` of the spider. The dump is JSON: stats, items, errors,
-the close reason, and the lists ``seen`` and ``failures`` of the spider.
+The plan is JSON: ``settings`` of the crawl and ``arguments`` of the spider. The dump is JSON: stats, items,
+errors, the close reason, and the lists ``seen`` and ``failures`` of the spider.
 """
 
 from __future__ import annotations

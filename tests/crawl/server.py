@@ -1,7 +1,8 @@
-"""A real web server for the crawl tests: a table of routes, HTTP/1.1, and any host name through its proxy face.
+"""A real web server for the crawl tests: a table of routes, HTTP/1.1, any host name through its proxy face.
 
-A route maps a URL to what is answered. Keys are tried from the most precise to the least: the whole URL, the path
-with its query, the path. Values are bytes (an HTML page), a `Reply`, or a function of the `Visit` that returns one.
+A route maps a URL to what is answered. Keys are tried from the most precise to the least: the whole URL, the
+path with its query, the path. Values are bytes (an HTML page), a `Reply`, or a function of the `Visit` that
+returns one of them.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
         self.connection.close()  # behind a CONNECT this is the TLS socket, which nobody else knows
 
-    do_POST = do_PUT = do_HEAD = do_DELETE = do_GET
+    do_POST = do_PUT = do_HEAD = do_DELETE = do_GET  # noqa: N815 - names that the base class looks for
 
     def _url(self) -> str:
         if self.tunnel is not None:

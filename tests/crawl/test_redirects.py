@@ -1,4 +1,4 @@
-"""A redirect never loses a page: each shape, under each preset, reached by a link, as start URL and inside a chain."""
+"""A redirect never loses a page: each shape, each preset, by link, as start URL, inside a chain."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def routes() -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def redirected(serve, crawl):
-    """Return a function that gives the crawl of a preset and an entry, and its server; each is crawled once."""
+    """Return a function that crawls for a preset and an entry, once each, and gives crawl and server."""
 
     @functools.cache
     def of(preset, entry):

@@ -1,4 +1,4 @@
-"""A key that fails does not take its variants with it; a redirect into a facet is not stored as the unfiltered page."""
+"""A key that fails does not take its variants with it; a facet is never stored as the unfiltered page."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def routes(discovery: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def varied(serve, crawl):
-    """Return a function that gives the crawl of one order of discovery, and its server; each is crawled once."""
+    """Return a function that crawls for an order of discovery, once each, and gives crawl and server."""
 
     @functools.cache
     def of(discovery, preset="standard"):
@@ -152,7 +152,7 @@ def test_a_crawl_from_the_http_cache_asks_the_server_only_for_what_failed_to_dow
     assert {target.partition("?")[0] for target in server.site.targets()} <= {"/t"}
 
 
-# --- redirects into a facet ------------------------------------------------------------------------------------
+# Redirects into a facet.
 
 FACET_ROUTES = {
     "/": page("index", ["/go", "/list", "/late", "/default"]),
