@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from scrapy_dedup.content.extract import ExtractOptions
+from scrapy_dedup.content import ExtractOptions
 from scrapy_dedup.errors import ConfigError
 from scrapy_dedup.urls import UrlPolicy
 
