@@ -46,7 +46,16 @@ class Setting:
 
 
 def _boolean(value: Any) -> bool:
-    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    known = {
+        "1": True,
+        "true": True,
+        "yes": True,
+        "on": True,
+        "0": False,
+        "false": False,
+        "no": False,
+        "off": False,
+    }
     if isinstance(value, bool):
         return value
     try:
@@ -142,7 +151,9 @@ SETTINGS: tuple[Setting, ...] = (
         _ledger,
         "Where observations and bodies are kept: SQLite or PostgreSQL. A relative path starts at scrapy.cfg.",
     ),
-    Setting("DEDUP_JOB_ID", "job_id", None, _job_id, "Identity of the run; made anew for each run when unset."),
+    Setting(
+        "DEDUP_JOB_ID", "job_id", None, _job_id, "Identity of the run; made anew for each run when unset."
+    ),
     Setting(
         "DEDUP_CORPUS",
         "corpus",
@@ -159,9 +170,27 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("DEDUP_HOSTS", "hosts", {}, _hosts, "Rules for each host, added to the policy."),
     Setting("DEDUP_EXTRACT", "extract", {}, _extract, "Options of the extraction."),
-    Setting("DEDUP_WORKERS", "workers", 0, _whole_number(0, 64), "Extraction processes; 0 means one for each core, at most 4."),
-    Setting("DEDUP_EXTRACT_TIMEOUT", "extract_timeout_s", 30.0, _seconds, "Seconds that one page may take to extract."),
-    Setting("DEDUP_AUTO_PAGES", "auto_pages", True, _boolean, "Each HTML response that reaches a callback becomes a page."),
+    Setting(
+        "DEDUP_WORKERS",
+        "workers",
+        0,
+        _whole_number(0, 64),
+        "Extraction processes; 0 means one for each core, at most 4.",
+    ),
+    Setting(
+        "DEDUP_EXTRACT_TIMEOUT",
+        "extract_timeout_s",
+        30.0,
+        _seconds,
+        "Seconds that one page may take to extract.",
+    ),
+    Setting(
+        "DEDUP_AUTO_PAGES",
+        "auto_pages",
+        True,
+        _boolean,
+        "Each HTML response that reaches a callback becomes a page.",
+    ),
 )
 
 

@@ -1,0 +1,143 @@
+"""The add-on: one line in ``ADDONS`` sets up everything that a crawl needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scrapy.settings import BaseSettings
+from scrapy.utils.conf import closest_scrapy_cfg
+
+from scrapy_dedup.config import PREFIX, Config
+from scrapy_dedup.crawl.downloader_middleware import DedupDownloaderMiddleware
+from scrapy_dedup.crawl.exporters import BodiesExporter, BodiesFilter, ObservationsExporter, PageFilter
+from scrapy_dedup.crawl.extension import DedupExtension
+from scrapy_dedup.crawl.fingerprinter import Fingerprinter
+from scrapy_dedup.crawl.pages import Pages
+from scrapy_dedup.crawl.pipeline import DedupPipeline
+from scrapy_dedup.crawl.spider_middleware import DedupSpiderMiddleware
+from scrapy_dedup.crawl.suite import Suite
+from scrapy_dedup.crawl.variants import Variants
+from scrapy_dedup.errors import ConfigError
+from scrapy_dedup.ledger import LedgerWriter
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from typing_extensions import Self
+
+EXPORTERS = {"observations": ObservationsExporter, "bodies": BodiesExporter}
+
+DEFAULT_FEEDS = {
+    "dedup/observations.jsonl": {"format": "observations", "item_filter": PageFilter},
+    "dedup/bodies.jsonl": {"format": "bodies", "item_filter": BodiesFilter},
+}
+# What both feeds share: appended to, like the ledger; a crawl without pages leaves no file.
+FEED_OPTIONS = {"encoding": "utf-8", "overwrite": False, "store_empty": False}
+
+# Component setting, class, order, and why that order.
+COMPONENTS: tuple[tuple[str, type, int], ...] = (
+    ("SPIDER_MIDDLEWARES", DedupSpiderMiddleware, 850),  # before UrlLength (800) judges the cleaned URL
+    (
+        "DOWNLOADER_MIDDLEWARES",
+        DedupDownloaderMiddleware,
+        10,
+    ),  # sees what retry (550) and redirect (600) leave
+    ("ITEM_PIPELINES", DedupPipeline, 50),  # before pipelines that read .observation
+    ("EXTENSIONS", DedupExtension, 500),
+)
+
+ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+
+
+class Addon:
+    """Enables the suite for a crawl: ``ADDONS = {"scrapy_dedup.Addon": 500}``."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make the add-on, as Scrapy does for each crawler."""
+        return cls(crawler)
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        """Check the settings and the ledger, then enable the components.
+
+        Raises:
+            ConfigError: with every problem of the settings.
+            LedgerError: when the ledger cannot be used; nothing was created or changed.
+        """
+        # An unknown feed format would switch off every feed of the user, so the formats are known even when off.
+        for feed_format, exporter in EXPORTERS.items():
+            settings["FEED_EXPORTERS"].setdefault(feed_format, exporter, "addon")
+        config = read_config(settings)
+        if not config.enabled or is_shell(settings):
+            return
+        LedgerWriter.check(config.ledger_url)
+        suite = Suite(self.crawler, config)
+        suite.pages = Pages(suite)
+        suite.variants = Variants(suite)
+        suite.attach()
+        suite.users_fingerprinter = settings["REQUEST_FINGERPRINTER_CLASS"]
+        settings.set(
+            "REQUEST_FINGERPRINTER_CLASS",
+            Fingerprinter,
+            # Ours has to win over the class it wraps, wherever that was set.
+            settings.getpriority("REQUEST_FINGERPRINTER_CLASS") or 0,
+        )
+        for name, component, order in COMPONENTS:
+            settings.setdefault_in_component_priority_dict(name, component, order)
+        add_feeds(settings)
+
+
+def read_config(settings: BaseSettings) -> Config:
+    """Read the configuration of the suite from Scrapy settings.
+
+    Raises:
+        ConfigError: with every problem found.
+    """
+    problems: list[str] = []
+    if settings.getbool("TWISTED_REACTOR_ENABLED") and settings["TWISTED_REACTOR"] != ASYNCIO_REACTOR:
+        problems.append(
+            f"TWISTED_REACTOR is {settings['TWISTED_REACTOR']!r}; the suite needs {ASYNCIO_REACTOR!r}, "
+            "the default of Scrapy"
+        )
+    try:
+        config = Config.from_settings(dedup_settings(settings), base_dir=base_dir())
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+    if problems and config.enabled:
+        raise ConfigError(problems)
+    return config
+
+
+def dedup_settings(settings: BaseSettings) -> Mapping[str, Any]:
+    """Return the ``DEDUP_*`` settings that are set, as plain values."""
+    return {
+        name: value.copy_to_dict() if isinstance(value, BaseSettings) else value
+        for name, value in settings.items()
+        if isinstance(name, str) and name.startswith(PREFIX)
+    }
+
+
+def base_dir() -> Path:
+    """Return where relative paths start: the folder of ``scrapy.cfg``, else the current folder."""
+    cfg = closest_scrapy_cfg()
+    return Path(cfg).parent if cfg else Path.cwd()
+
+
+def is_shell(settings: BaseSettings) -> bool:
+    """Tell whether this is ``scrapy shell``, where nobody crawls: only that command keeps the engine alive."""
+    return settings.getbool("KEEP_ALIVE")
+
+
+def add_feeds(settings: BaseSettings) -> None:
+    """Add the two feeds, unless the user's FEEDS already hold one of our formats."""
+    feeds = settings["FEEDS"]
+    formats = {
+        options.get("format") for options in feeds.values() if isinstance(options, Mapping | BaseSettings)
+    }
+    if formats.isdisjoint(EXPORTERS):
+        for uri, options in DEFAULT_FEEDS.items():
+            feeds.setdefault(uri, {**options, **FEED_OPTIONS}, "addon")

@@ -1,0 +1,80 @@
+"""The extension: what happens at the start and at the end of a crawl."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Spider, signals
+from scrapy.dupefilters import BaseDupeFilter
+
+from scrapy_dedup.crawl import stats as names
+from scrapy_dedup.crawl.funnel import funnel
+from scrapy_dedup.crawl.suite import Suite
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from typing_extensions import Self
+
+logger = logging.getLogger(__name__)
+
+
+class DedupExtension:
+    """Names a set-up that bypasses the suite, and closes the ledger and the pool when the crawl is over."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._suite = Suite.of(crawler)
+        self._outcome = "finished"
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make the extension, as Scrapy does for each crawler."""
+        extension = cls(crawler)
+        crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
+        crawler.signals.connect(extension.engine_stopped, signal=signals.engine_stopped)
+        return extension
+
+    def spider_opened(self, spider: Spider) -> None:
+        """Name a dupefilter that does not ask our fingerprinter."""
+        scheduler = self._crawler.engine._slot.scheduler
+        complaint = bypass(scheduler, self._crawler.request_fingerprinter)
+        if complaint:
+            logger.warning(complaint, extra={"spider": spider})
+
+    async def spider_closed(self, spider: Spider, reason: str) -> None:
+        """Complete the stats, before Scrapy writes them out, and show the funnel."""
+        suite = self._suite
+        self._outcome = reason
+        counters = suite.pool.counters
+        for name, count in (
+            (names.EXTRACTIONS, counters.extractions),
+            (names.EXTRACT_CACHE_HITS, counters.cache_hits),
+            (names.EXTRACT_RESTARTS, counters.restarts),
+            (names.EXTRACT_TIMEOUTS, counters.timeouts),
+        ):
+            suite.stats.set_value(name, count)
+        logger.info("%s", funnel(suite.stats.get_stats()), extra={"spider": spider})
+
+    async def engine_stopped(self) -> None:
+        """End the job and the extraction processes."""
+        await self._suite.close(self._outcome)
+
+
+def bypass(scheduler: Any, fingerprinter: Any) -> str | None:
+    """Return a complaint about a scheduler whose dupefilter has an identity of its own, else None."""
+    dupefilter = getattr(scheduler, "df", None)
+    name = f"{type(dupefilter).__module__}.{type(dupefilter).__qualname__}"
+    if dupefilter is None:
+        scheduler_name = f"{type(scheduler).__module__}.{type(scheduler).__qualname__}"
+        return (
+            f"The scheduler {scheduler_name} has no dupefilter that can be checked; where it does not use "
+            "crawler.request_fingerprinter, URLs with one key are fetched more than once"
+        )
+    if type(dupefilter) is BaseDupeFilter or getattr(dupefilter, "fingerprinter", None) is fingerprinter:
+        return None
+    return (
+        f"The dupefilter {name} does not use crawler.request_fingerprinter, so it bypasses the URL keys of "
+        "scrapy_dedup: URLs with one key are fetched more than once. Their texts are still stored once"
+    )

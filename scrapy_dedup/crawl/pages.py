@@ -1,0 +1,314 @@
+"""From a response to its observation: gather the facts, extract the text, record both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from scrapy import Request
+from scrapy.extensions.feedexport import FeedExporter
+from scrapy.http import Response, TextResponse
+from scrapy.spidermiddlewares.httperror import HttpError, HttpErrorMiddleware
+
+from scrapy_dedup.content.digest import sha256_id
+from scrapy_dedup.content.extract import Extraction, PageMetadata, Payload
+from scrapy_dedup.content.validity import Judgement, ResponseFacts, is_html, judge
+from scrapy_dedup.crawl import stats as names
+from scrapy_dedup.crawl.items import PageItem, PageRow
+from scrapy_dedup.crawl.requests import chain_of, first_url, is_governed, linked_url
+from scrapy_dedup.crawl.suite import Suite, utc_now
+from scrapy_dedup.ledger import Recorded, Sighting, observation_id
+from scrapy_dedup.records import Conditions, ObservationRecord, Outcome, Recovery, Validity
+from scrapy_dedup.urls import redact
+
+logger = logging.getLogger(__name__)
+
+GONE = (404, 410)
+FACET_BY_REDIRECT = "facet_by_redirect"
+
+# Below this size a digest costs the reactor about a millisecond.
+DIGEST_HERE_BYTES = 1_000_000
+
+# A URL of these kinds identifies nothing that others could look up.
+UNSENDABLE = ("credentials", "unsupported_scheme")
+
+OUR_FORMATS = ("observations", "bodies")
+
+
+@dataclass(frozen=True, slots=True)
+class SpidersView:
+    """What a spider said about its own page."""
+
+    extra: Mapping[str, Any]
+    content_valid: bool | None = None
+    validity_reason: str | None = None
+    expect: Mapping[str, str] | None = None
+
+    @classmethod
+    def of(cls, item: PageItem) -> SpidersView:
+        """Return what an item says."""
+        return cls(item.extra, item.content_valid, item.validity_reason, item.expect)
+
+
+NOTHING_SAID = SpidersView({})
+
+
+class Pages:
+    """Records the responses and failures of a crawl, each response once."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._suite = suite
+        self._recorded: WeakKeyDictionary[Response, asyncio.Future[Recorded]] = WeakKeyDictionary()
+
+    def reaches_callback(self, response: Response) -> bool:
+        """Tell whether Scrapy gives a response to the callback of its request, by Scrapy's own rule."""
+        gate = self._suite.crawler.get_spider_middleware(HttpErrorMiddleware)
+        if gate is None:
+            return True
+        try:
+            gate.process_spider_input(response)
+        except HttpError:
+            return False
+        return True
+
+    def is_recorded(self, response: Response) -> bool:
+        """Tell whether a response is recorded already, or is being recorded."""
+        return response in self._recorded
+
+    async def record(self, response: Response, said: SpidersView = NOTHING_SAID) -> Recorded:
+        """Record a response that reached a callback; a second call returns what the first one recorded.
+
+        Raises:
+            LedgerError: when the ledger failed.
+        """
+        recording = self._recorded.get(response)
+        if recording is None:
+            recording = asyncio.ensure_future(self._record(response, said))
+            self._recorded[response] = recording
+        # A caller that gives up must not take the recording of the page with it.
+        return await asyncio.shield(recording)
+
+    async def record_automatically(self, response: Response, said: SpidersView = NOTHING_SAID) -> None:
+        """Record a response that comes to the feeds by no item of the spider."""
+        recorded = await self.record(response, said)
+        self._suite.stats.inc_value(names.PAGES_AUTO)
+        self.export(recorded)
+
+    async def _record(self, response: Response, said: SpidersView) -> Recorded:
+        suite = self._suite
+        suite.stats.inc_value(names.PAGES_FETCHED)
+        extraction = await self._extract(response)
+        judgement = judge(response_facts(response, extraction, said))
+        observation = await self._observe(
+            response.request or Request(response.url),
+            response=response,
+            payload_digest=extraction.payload_digest if extraction else await digest_of(response.body),
+            outcome=outcome_of(response.status),
+            judgement=judgement,
+            metadata=extraction.metadata if extraction else None,
+            extra=said.extra,
+        )
+        is_valid = judgement.validity is Validity.VALID
+        text = extraction.text if extraction and is_valid else None
+        request = response.request
+        if request is not None and is_governed(request):
+            (suite.variants.key_succeeded if is_valid else suite.variants.key_failed)(request)
+        return await suite.record(
+            Sighting(
+                observation,
+                text,
+                url_valid=suite.policy.decide(response.url).reason not in UNSENDABLE,
+                key_reason=FACET_BY_REDIRECT if suite.policy.drops_facets(response.url) else None,
+            )
+        )
+
+    async def _extract(self, response: Response) -> Extraction | None:
+        if not isinstance(response, TextResponse) or not is_html(
+            content_type(response), response.body[:1024]
+        ):
+            return None
+        payload = Payload(
+            body=response.body,
+            encoding=response.encoding,
+            url=response.url,
+            declared_charset=response._declared_encoding(),
+        )
+        self._suite.pool.warm_up()
+        return await self._suite.pool.extract(payload)
+
+    async def record_failure(
+        self, request: Request, reason: str, *, response: Response | None = None
+    ) -> None:
+        """Record a request that ended without a page for a callback.
+
+        Args:
+            request: the request that ended.
+            reason: why, such as ``http_404`` or ``timeout``.
+            response: the response that reaches no callback, when there was one.
+        """
+        answered = response is not None
+        observation = await self._observe(
+            request,
+            response=response,
+            payload_digest=await digest_of(response.body) if answered else None,
+            outcome=outcome_of(response.status) if answered else Outcome.ERROR,
+            judgement=judge(response_facts(response, None, NOTHING_SAID)) if answered else None,
+            failure=reason,
+        )
+        self._suite.stats.inc_value(names.FAILURES)
+        self.export(await self._suite.record(Sighting(observation, None)))
+
+    async def _observe(
+        self,
+        request: Request,
+        *,
+        response: Response | None,
+        payload_digest: str | None,
+        outcome: Outcome,
+        judgement: Judgement | None,
+        failure: str | None = None,
+        metadata: PageMetadata | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> ObservationRecord:
+        suite = self._suite
+        seq = await suite.next_seq()
+        url = response.url if response is not None else request.url
+        found = metadata or PageMetadata()
+        return ObservationRecord(
+            observation_id=observation_id(suite.job.job_id, seq),
+            job_id=suite.job.job_id,
+            spider=suite.spider_name,
+            seq=seq,
+            fetched_at=utc_now(),
+            request_id=suite.crawler.request_fingerprinter.fingerprint(request).hex(),
+            conditions=conditions_of(request),
+            from_cache=response is not None and "cached" in response.flags,
+            gateway_status=gateway_status(request),
+            access=access_of(request),
+            request_url=redact(linked_url(request)),
+            fetch_url=redact(first_url(request)),
+            url=redact(url),
+            redirect_urls=tuple(map(redact, chain_of(request)[:-1])),
+            url_key=redact(suite.key_of(url)),
+            policy_id=suite.policy.decide(url).policy_id,
+            document_url=None,
+            referrer_url=redact(header_of(request, "Referer")),
+            depth=request.meta.get("depth"),
+            http_status=response.status if response is not None else None,
+            content_type=content_type(response) if response is not None else None,
+            etag=header_of(response, "ETag"),
+            last_modified=header_of(response, "Last-Modified"),
+            payload_digest=payload_digest,
+            payload_bytes=len(response.body) if response is not None else None,
+            outcome=outcome,
+            validity=judgement.validity if judgement else None,
+            validity_reason=judgement.reason if judgement else failure,
+            recovery=judgement.recovery if judgement else Recovery.RETRY,
+            title=found.title,
+            byline=found.byline,
+            site_name=found.site_name,
+            language_declared=found.language_declared,
+            license=found.license,
+            date_published=found.date_published,
+            date_modified=found.date_modified,
+            extra=extra or {},
+        )
+
+    def export(self, recorded: Recorded) -> None:
+        """Write a page or failure that is no item of the spider's to our feeds, and to no feed of the user's."""
+        feeds = self._suite.crawler.get_extension(FeedExporter)
+        if feeds is None:
+            return
+        row = PageRow(recorded.observation, recorded.body if recorded.body_is_new else None)
+        ours = [slot for slot in feeds.slots if slot.format in OUR_FORMATS]
+        others = [slot for slot in feeds.slots if slot.format not in OUR_FORMATS]
+        feeds.slots = ours
+        try:
+            feeds.item_scraped(row, self._suite.crawler.spider)
+        finally:
+            feeds.slots = others + feeds.slots
+
+
+def outcome_of(status: int) -> Outcome:
+    """Return what became of a request that was answered with a status."""
+    if 200 <= status < 300:
+        return Outcome.FETCHED
+    return Outcome.GONE if status in GONE else Outcome.ERROR
+
+
+def response_facts(response: Response, extraction: Extraction | None, said: SpidersView) -> ResponseFacts:
+    """Gather what the judgement of a response rests on."""
+    return ResponseFacts(
+        status=response.status,
+        content_type=content_type(response),
+        payload_bytes=len(response.body),
+        extraction=extraction,
+        unmet_expectation=unmet_expectation(response, extraction, said.expect),
+        declared_valid=said.content_valid,
+        declared_reason=said.validity_reason,
+    )
+
+
+def unmet_expectation(
+    response: Response, extraction: Extraction | None, expect: Mapping[str, str] | None
+) -> str | None:
+    """Return what a page lacks of what its spider expects, or None when it has everything."""
+    if not expect:
+        return None
+    text = extraction.text.text if extraction and extraction.text else ""
+    if "text" in expect and expect["text"] not in text:
+        return f"no text {expect['text']!r}"
+    if "css" in expect and not (isinstance(response, TextResponse) and response.css(expect["css"])):
+        return f"no element {expect['css']!r}"
+    return None
+
+
+def conditions_of(request: Request) -> Conditions:
+    """Return the conditions under which a request was made."""
+    cookiejar = request.meta.get("cookiejar")
+    return Conditions(
+        method=request.method,
+        cookie_partition=None if cookiejar is None else str(cookiejar),
+        language=header_of(request, "Accept-Language"),
+        renderer="playwright" if request.meta.get("playwright") else None,
+    )
+
+
+def access_of(request: Request) -> str:
+    """Tell whether a request carried credentials."""
+    return (
+        "credentialed" if "Authorization" in request.headers or "Cookie" in request.headers else "anonymous"
+    )
+
+
+def gateway_status(request: Request) -> int | None:
+    """Return the status of a gateway between us and the target, where a middleware of the user states it."""
+    status = request.meta.get("gateway_status")
+    return status if isinstance(status, int) else None
+
+
+def content_type(response: Response) -> str | None:
+    """Return the Content-Type header."""
+    return header_of(response, "Content-Type")
+
+
+def header_of(message: Request | Response | None, name: str) -> str | None:
+    """Return a header as text; bytes that are not UTF-8 are read as Latin-1, which loses none."""
+    value = message.headers.get(name) if message is not None else None
+    if value is None:
+        return None
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+async def digest_of(body: bytes) -> str:
+    """Return the digest of a payload that is not extracted; a large one is hashed off the reactor."""
+    if len(body) > DIGEST_HERE_BYTES:
+        return await asyncio.get_running_loop().run_in_executor(None, sha256_id, body)
+    return sha256_id(body)

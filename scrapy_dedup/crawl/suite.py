@@ -1,0 +1,278 @@
+"""What the components of one crawl share: the configuration, the URL policy, the ledger and the pool.
+
+The ledger and the pool come into being with the first page, so that a command which only looks at a site, or a
+crawl that sees nothing, leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import secrets
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from scrapy_dedup.config import Config
+from scrapy_dedup.content.pool import ExtractionPool
+from scrapy_dedup.crawl import stats as names
+from scrapy_dedup.errors import LedgerError
+from scrapy_dedup.ledger import LedgerWriter, Recorded, Sighting
+from scrapy_dedup.records import AliasRecord, JobRecord
+from scrapy_dedup.urls import UrlDecision, redact
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.statscollectors import StatsCollector
+
+    from scrapy_dedup.crawl.pages import Pages
+    from scrapy_dedup.crawl.variants import Variants
+
+logger = logging.getLogger(__name__)
+
+LEDGER_FAILED = "dedup_ledger_failed"
+
+_suites: WeakKeyDictionary[Crawler, Suite] = WeakKeyDictionary()
+
+
+class Suite:
+    """The shared state of one crawl.
+
+    Attributes:
+        config: the validated settings.
+        policy: the URL policy.
+        users_fingerprinter: the fingerprinter class that was configured before ours.
+        start_fingerprints: of the start requests, which Scrapy does not remember.
+        pages: records responses and failures.
+        variants: gives suppressed URLs their turn.
+    """
+
+    def __init__(self, crawler: Crawler, config: Config) -> None:
+        self.crawler = crawler
+        self.config = config
+        self.policy = config.policy
+        self.users_fingerprinter: Any = None
+        self.start_fingerprints: set[bytes] = set()
+        self.pages: Pages
+        self.variants: Variants
+        self.pool = ExtractionPool(
+            config.extract, workers=config.workers, time_limit_s=config.extract_timeout_s
+        )
+        self.ledger_failure: LedgerError | None = None
+        self.is_closing = False
+        self._writer: LedgerWriter | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def attach(self) -> None:
+        """Make this the shared state of its crawler."""
+        _suites[self.crawler] = self
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Suite:
+        """Return the shared state of a crawler.
+
+        Raises:
+            RuntimeError: when the add-on did not run for it.
+        """
+        try:
+            return _suites[crawler]
+        except KeyError:
+            raise RuntimeError('the suite is enabled by ADDONS = {"scrapy_dedup.Addon": 500} only') from None
+
+    @property
+    def stats(self) -> StatsCollector:
+        """The stats of the crawl."""
+        return self.crawler.stats
+
+    @property
+    def spider_name(self) -> str:
+        """The name of the spider."""
+        return self.crawler.spider.name if self.crawler.spider else self.crawler.spidercls.name
+
+    # -- URLs
+
+    def key_of(self, url: str) -> str:
+        """Return the identity of a URL that was, or is going to be, requested as it stands.
+
+        A request for a facet comes here only when the policy could not clean its URL: by a redirect or as a last
+        resort. It shows the facet's page, so it never takes the key of the unfiltered one.
+        """
+        if self.policy.drops_facets(url):
+            return self.policy.conservative_key(url)
+        return self.policy.decide(url).key
+
+    def deny(self, request: Request, decision: UrlDecision) -> None:
+        """Count and note a request that the policy denies."""
+        reason = decision.reason or "denied"
+        self.stats.inc_value(names.REQUESTS_DENIED)
+        self.stats.inc_value(names.REQUESTS_DENIED_BY_REASON + reason)
+        self.note(request, request.url, key=decision.key, verdict="denied", rule=reason)
+
+    def note(
+        self, request: Request, raw_url: str, *, key: str, verdict: str, rule: str | None = None
+    ) -> None:
+        """Leave a row about a URL that was merged, rewritten, redirected or denied.
+
+        Args:
+            request: the request with that URL, or on whose way it lies.
+            raw_url: the URL as it was linked.
+            key: the key that it leads to.
+            verdict: ``merged``, ``rewritten``, ``redirected`` or ``denied``.
+            rule: what acted; by default the rules that the policy applied to the URL.
+        """
+        decision = self.policy.decide(raw_url)
+        rules = dict.fromkeys(change.rule for change in decision.changes)
+        referrer = request.headers.get("Referer")
+        self.writer.note(
+            AliasRecord(
+                job_id=self.job.job_id,
+                raw_url=redact(raw_url),
+                fetch_url=redact(decision.fetch_url),
+                url_key=redact(key),
+                verdict=verdict,
+                rule=rule or "+".join(rules) or "same_url",
+                referrer_url=redact(referrer.decode("latin-1")) if referrer else None,
+                depth=request.meta.get("depth"),
+                count=1,
+            )
+        )
+
+    # -- the ledger
+
+    @property
+    def job(self) -> JobRecord:
+        """The job of this crawl."""
+        self.writer  # noqa: B018 - makes the job
+        return self._job
+
+    @property
+    def writer(self) -> LedgerWriter:
+        """The ledger's writer; it touches no file before its first record."""
+        if self._writer is None:
+            started_at = utc_now()
+            self._job = JobRecord(
+                job_id=self.config.job_id or new_job_id(self.spider_name, started_at),
+                spider=self.spider_name,
+                corpus=self.config.corpus,
+                settings_digest=self.config.settings_digest,
+                policy=self.policy.policy_id,
+                extractor=self.config.extract.extractor_id,
+                source_digest=None,
+                started_at=started_at,
+            )
+            self._writer = LedgerWriter(
+                self.config.ledger_url,
+                self._job,
+                self.policy.spec(),
+                reuse_normalized=self.policy.name == "standard",
+            )
+        return self._writer
+
+    async def next_seq(self) -> int:
+        """Return the number of the next observation of this job, opening the ledger if it is the first."""
+        if self._opening is None:
+            loop = asyncio.get_running_loop()
+            self._opening = asyncio.ensure_future(loop.run_in_executor(None, self.writer.open))
+            self.pool.warm_up()
+        await asyncio.shield(self._opening)
+        return self.writer.next_seq()
+
+    async def record(self, sighting: Sighting) -> Recorded:
+        """Commit an observation; return once it is durable.
+
+        Raises:
+            LedgerError: when the ledger failed; the crawl is then closing.
+        """
+        recorded = await asyncio.wrap_future(self.writer.record(sighting))
+        self._count(recorded)
+        return recorded
+
+    def _count(self, recorded: Recorded) -> None:
+        observation = recorded.observation
+        self.stats.inc_value(names.PAGES_BY_ACTION + observation.action.value)
+        if observation.reason:
+            self.stats.inc_value(names.PAGES_BY_REASON + observation.reason)
+        if observation.validity:
+            self.stats.inc_value(names.PAGES_BY_VALIDITY + observation.validity.value)
+        if recorded.body_is_new:
+            self.stats.inc_value(names.BODIES_NEW)
+
+    def fail(self, error: LedgerError) -> None:
+        """Close the crawl because its ledger failed; nothing more can be counted as seen."""
+        if self.ledger_failure is not None:
+            return
+        self.ledger_failure = error
+        self.is_closing = True
+        logger.critical(
+            "The ledger failed, closing the spider: %s",
+            error,
+            extra={"spider": self.crawler.spider},
+        )
+        self.spawn(self.crawler.engine.close_spider_async(reason=LEDGER_FAILED))
+
+    # -- work beside the request that caused it
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run work in the background; the crawl does not end before it is done."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks:
+            self._wake_engine()
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, LedgerError):
+            self.fail(error)
+        elif error is not None:
+            logger.error("Error in background work", exc_info=error, extra={"spider": self.crawler.spider})
+            self.stats.inc_value("dedup/errors")
+
+    async def guard(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Wait for work that records; a ledger that fails closes the crawl."""
+        try:
+            await work
+        except LedgerError as error:
+            self.fail(error)
+
+    def _wake_engine(self) -> None:
+        """Let the engine look again whether the crawl is over; by itself it looks every five seconds."""
+        slot = getattr(self.crawler.engine, "_slot", None)
+        if slot is not None:
+            slot.nextcall.schedule()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether background work is under way."""
+        return bool(self._tasks)
+
+    async def settle(self) -> None:
+        """Wait until the background work is done."""
+        current = asyncio.current_task()
+        while pending := [task for task in self._tasks if task is not current]:
+            await asyncio.wait(pending)
+
+    async def close(self, outcome: str) -> None:
+        """End the job, the ledger and the pool."""
+        await self.pool.close()
+        if self._opening is not None and self._writer is not None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, self._writer.finish, outcome)
+
+
+def utc_now() -> str:
+    """Return the time now as RFC 3339 in UTC, to the microsecond."""
+    return dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def new_job_id(spider_name: str, started_at: str) -> str:
+    """Return a new identity for a run: readable, and unique by its random end."""
+    stamp = started_at.replace("-", "").replace(":", "").partition(".")[0]
+    safe_name = "".join(char if char.isalnum() else "-" for char in spider_name)
+    return f"{safe_name}-{stamp}Z-{secrets.token_hex(4)}"
