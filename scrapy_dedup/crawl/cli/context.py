@@ -1,0 +1,78 @@
+"""What every subcommand gets: its options, the settings, the ledger they name, and a place to write to."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from scrapy.exceptions import UsageError
+from scrapy.settings import Settings
+from scrapy.spiderloader import get_spider_loader
+
+from scrapy_dedup.config import absolute_ledger_url
+from scrapy_dedup.crawl.addon import read_config
+from scrapy_dedup.crawl.cli.output import printable
+from scrapy_dedup.errors import DedupError
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The surroundings of one subcommand.
+
+    Attributes:
+        options: the options of the command line.
+        settings: Scrapy's settings with the project's, the spider's and the command line's in them.
+        out: where results go.
+    """
+
+    options: argparse.Namespace
+    settings: Settings
+    out: TextIO
+
+    def write(self, text: str) -> None:
+        """Write lines of results."""
+        self.out.write(text + "\n")
+
+    def ledger_url(self) -> str:
+        """Return the ledger that the command line or the settings name, with an absolute path.
+
+        Raises:
+            ConfigError: when the settings are needed and wrong.
+        """
+        named: str | None = self.options.ledger
+        return named_ledger_url(named) if named else read_config(self.settings).ledger_url
+
+
+def named_ledger_url(named: str) -> str:
+    """Return the URL of a ledger named on the command line, where a bare path means an SQLite file."""
+    return absolute_ledger_url(named if "://" in named else f"sqlite:///{named}", Path.cwd())
+
+
+def run_reported(run: Callable[[Context], int], options: argparse.Namespace, settings: Settings) -> int:
+    """Run a subcommand and return its exit code; what the suite or the system refuses is told on stderr.
+
+    Raises:
+        UsageError: when the command line names a spider that is not there.
+    """
+    try:
+        if options.spider:
+            _apply_spider(options.spider, settings)
+        return run(Context(options, settings, sys.stdout))
+    except BrokenPipeError:
+        raise
+    except (DedupError, OSError) as error:
+        message = "\n".join(map(printable, str(error).splitlines()))
+        sys.stderr.write(f"scrapy dedup {options.subcommand}: {message}\n")
+        return 1
+
+
+def _apply_spider(name: str, settings: Settings) -> None:
+    try:
+        spider_class = get_spider_loader(settings).load(name)
+    except KeyError:
+        raise UsageError(f"there is no spider {name!r} here", print_help=False) from None
+    spider_class.update_settings(settings)

@@ -1,0 +1,100 @@
+"""``scrapy dedup export``: the records of the ledger as files that are either whole or not there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scrapy_dedup.crawl.cli.context import Context
+from scrapy_dedup.crawl.cli.output import printable
+from scrapy_dedup.crawl.exporters import record_line
+from scrapy_dedup.errors import DedupError
+from scrapy_dedup.ledger import Ledger
+
+DEFAULT_FOLDER = "dedup-export"
+
+# File, and the records in it. Observations come last: while a crawl goes on, each body they name is then
+# looked for in a file that is older than they are, so they are limited to what was there at the start.
+_Source = Callable[[Ledger, "str | None"], Iterable[object]]
+FILES: dict[str, _Source] = {
+    "jobs.jsonl": lambda ledger, job_id: (row for row in ledger.jobs() if job_id in (None, row.job_id)),
+    "observations.jsonl": lambda ledger, job_id: ledger.observations(job_id=job_id),
+    "bodies.jsonl": lambda ledger, job_id: ledger.bodies(job_id=job_id),
+    "aliases.jsonl": lambda ledger, job_id: ledger.aliases(job_id=job_id),
+}
+
+
+def run(context: Context) -> int:
+    """Write the files, copy the ledger, or both."""
+    options = context.options
+    with Ledger.open(context.ledger_url()) as ledger:
+        if options.backup:
+            target = Path(options.backup).absolute()
+            if target.exists():
+                raise DedupError(f"{target} exists; name a new file for the copy of the ledger")
+            ledger.backup(target)
+            context.write(f"{printable(str(target))}: copy of the ledger")
+        if options.out or not options.backup:
+            folder = Path(options.out or DEFAULT_FOLDER).resolve()
+            for path, count in export(ledger, folder, job_id=options.job):
+                context.write(f"{printable(str(path))}: {count:,} lines")
+    return 0
+
+
+def export(ledger: Ledger, folder: Path, *, job_id: str | None = None) -> list[tuple[Path, int]]:
+    """Write all records into a folder, replacing what an earlier export left there.
+
+    Every file is complete and on the disk before the first one is renamed into its place; after an error the
+    folder is as it was. A link in the place of a file is replaced, never followed.
+
+    Returns:
+        Path and number of lines of each file.
+
+    Raises:
+        DedupError: when the ledger holds no such job.
+        OSError: when a file cannot be written.
+    """
+    if job_id is not None and all(row.job_id != job_id for row in ledger.jobs()):
+        raise DedupError(f"the ledger holds no job {job_id!r}; 'scrapy dedup export' without --job takes all")
+    folder.mkdir(parents=True, exist_ok=True)
+    with _temporary_files(folder, FILES) as temporary:
+        counts = {name: _write(temporary[name], source(ledger, job_id)) for name, source in FILES.items()}
+        for name, path in temporary.items():
+            path.replace(folder / name)
+    _sync_folder(folder)
+    return [(folder / name, count) for name, count in counts.items()]
+
+
+@contextmanager
+def _temporary_files(folder: Path, names: Iterable[str]) -> Iterator[dict[str, Path]]:
+    """Give each name a path of its own in the folder; what is still there at the end is removed."""
+    run_token = secrets.token_hex(8)
+    paths = {name: folder / f".{name}.{run_token}.tmp" for name in names}
+    try:
+        yield paths
+    finally:
+        for path in paths.values():
+            path.unlink(missing_ok=True)
+
+
+def _write(path: Path, records: Iterable[object]) -> int:
+    count = 0
+    with path.open("xb") as file:
+        for record in records:
+            file.write(record_line(record))
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
+    return count
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the renames durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

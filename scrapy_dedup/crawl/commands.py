@@ -1,0 +1,152 @@
+"""``scrapy dedup``: the command line of the suite.
+
+Scrapy loads this module for every command that it runs, so it imports nothing of the suite; a subcommand is
+imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scrapy.commands import ScrapyCommand
+from scrapy.exceptions import UsageError
+
+if TYPE_CHECKING:
+    from scrapy.settings import Settings
+
+_HOME = "scrapy_dedup.crawl.cli"
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """One row of the table of subcommands; its module in ``cli/`` has the same name and a function ``run``.
+
+    Attributes:
+        name: the word after ``scrapy dedup``.
+        about: one line for the list and the help.
+        add_arguments: adds its own arguments to its parser.
+    """
+
+    name: str
+    about: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+
+
+def _explain_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="URL", help="the URL, as it was linked")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _stats_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _check_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--deep", action="store_true", help="also hash every body again; reads the whole ledger"
+    )
+
+
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", metavar="DIR", help="the folder to write to (default: dedup-export, none with --backup)"
+    )
+    parser.add_argument("--job", metavar="ID", help="only this job and the bodies that it brought")
+    parser.add_argument(
+        "--backup", metavar="FILE", help="copy the ledger to this new file, also during a crawl"
+    )
+
+
+SUBCOMMANDS = (
+    Subcommand(
+        "explain", "Say what becomes of a URL, by which rules, and who holds its key", _explain_arguments
+    ),
+    Subcommand("stats", "Count what the ledger holds", _stats_arguments),
+    Subcommand("check", "Check settings, rule files and ledger, and name all problems", _check_arguments),
+    Subcommand(
+        "export", "Write all records of the ledger as JSON Lines, or copy the ledger", _export_arguments
+    ),
+)
+
+
+class DedupCommand(ScrapyCommand):
+    """The command ``scrapy dedup`` with its subcommands."""
+
+    requires_project = False
+    requires_crawler_process = False
+
+    def syntax(self) -> str:
+        """Return the syntax after the name of the command."""
+        return "<subcommand> [options]"
+
+    def short_desc(self) -> str:
+        """Return one line for the list of all commands."""
+        return "Look into the deduplication ledger: explain, stats, check, export"
+
+    def long_desc(self) -> str:
+        """Return what the help says."""
+        return (
+            "Look into the ledger of scrapy_dedup. Settings come from the project; --ledger works without "
+            "one. A relative DEDUP_LEDGER starts at the folder of scrapy.cfg, a relative --ledger at the "
+            "current folder."
+        )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add the subcommands and their options."""
+        super().add_options(parser)
+        subparsers = parser.add_subparsers(dest="subcommand", title="Subcommands", prog="scrapy dedup")
+        for row in SUBCOMMANDS:
+            subparser = subparsers.add_parser(row.name, help=row.about, description=row.about + ".")
+            row.add_arguments(subparser)
+            subparser.add_argument(
+                "--ledger", metavar="URL", help="the ledger: sqlite:///FILE, postgresql://..., or just FILE"
+            )
+            subparser.add_argument(
+                "--spider", metavar="NAME", help="apply the custom_settings of this spider"
+            )
+            subparser.add_argument(
+                "-s",
+                "--set",
+                dest="more_settings",
+                action="append",
+                default=[],
+                metavar="NAME=VALUE",
+                help="set/override setting (may be repeated)",
+            )
+
+    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Set settings from the command line, given before or after the subcommand."""
+        if opts.subcommand is None:
+            raise UsageError("a subcommand is needed: " + ", ".join(row.name for row in SUBCOMMANDS))
+        if args:
+            raise UsageError(f"unrecognized arguments: {' '.join(args)}", print_help=False)
+        opts.set = [*opts.set, *opts.more_settings]
+        super().process_options(args, opts)
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:  # noqa: ARG002 - Scrapy's signature
+        """Run the subcommand; what is wrong becomes one message on stderr and exit code 1."""
+        assert self.settings is not None  # noqa: S101 - set by scrapy.cmdline
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(
+                errors="backslashreplace"
+            )  # a URL may hold what the terminal's encoding lacks
+        try:
+            self.exitcode = _run(opts, self.settings)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader, such as head, has seen enough; nothing is left to say to it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self.exitcode = 1
+
+
+def _run(opts: argparse.Namespace, settings: Settings) -> int:
+    context = importlib.import_module(f"{_HOME}.context")
+    command = importlib.import_module(f"{_HOME}.{opts.subcommand}")
+    code: int = context.run_reported(command.run, opts, settings)
+    return code
