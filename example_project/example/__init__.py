@@ -1,1 +1,1 @@
-"""A Scrapy project that shows the suite at work: a spider for its own nasty site and one for any real site."""
+"""A Scrapy project that shows the suite at work: one spider for its own nasty site, one for any real site."""

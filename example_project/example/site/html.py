@@ -1,4 +1,4 @@
-"""The look of the site: one page as HTML, with the furniture and the link spellings that real sites add to it."""
+"""The look of the site: a page as HTML, with the furniture and the link spellings that real sites add."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _goods(goods: Sequence[Product], visit: Visit) -> str:
 
 
 def _facets(page: Page, visit: Visit) -> str:
-    """Return the filters of a listing: each click adds, changes or drops one pair, in the order of the clicks."""
+    """Return the filters of a listing: a click adds, changes or drops one pair; pairs stand as clicked."""
     links = []
     pairs = [(name, value) for name, value in visit.query if name in FACETS or name in ("sort", "view")]
     for name, values in (*FACETS.items(), ("sort", SORTS), ("view", ("grid", "list"))):
@@ -195,10 +195,10 @@ def _changing(visit: Visit) -> str:
     related = [
         f"{path}?utm_campaign={visit.token('related')[:6]}" for path, _ in NAVIGATION[visit.count % 5 :][:4]
     ]
+    sponsor = f'<a href="/p?utm_source=ad-{visit.token("ad")[:8]}">Sponsored offer {visit.count}</a>'
     return (
         f'<p class="timestamp">Updated <time>{visit.now}</time></p>'
-        f'<div class="ad-slot"><a href="/p?utm_source=ad-{visit.token("ad")[:8]}">Sponsored offer {visit.count}</a></div>'
-        + _link_list("related", related)
+        f'<div class="ad-slot">{sponsor}</div>{_link_list("related", related)}'
     )
 
 

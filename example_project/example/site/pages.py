@@ -1,7 +1,7 @@
 """The pages of the site, as their author sees them: what each one says, and which ones say the same.
 
-This is the model that the manifest is written from. It knows which pages exist and what their texts are; which
-URLs lead to them is the business of `example.site.site`.
+This is the model that the manifest is written from. It knows which pages exist and what their texts are;
+which URLs lead to them is the business of `example.site.site`.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ PRODUCTS_PER_LISTING = 10
 _LINES = ("Nordvik", "Tamm", "Sorrel", "Calder", "Ostrava", "Juniper", "Mistral", "Quarry")
 
 _GUIDE_TOPICS = (
-    "installing the controller", "bleeding the heating circuit", "replacing the sensor head", "winter shutdown",
-    "updating the firmware", "calibrating the meter", "pairing a second gateway", "reading the event log",
-    "descaling the heat exchanger", "testing the emergency stop", "balancing the phases", "flushing the filter",
-    "restoring a backup", "naming the zones", "setting the night schedule", "exporting measurements",
-    "moving the service display", "checking the earth connection", "changing the pump seal", "ordering spare parts",
+    "installing the controller", "bleeding the heating circuit", "replacing the sensor head",
+    "winter shutdown", "updating the firmware", "calibrating the meter", "pairing a second gateway",
+    "reading the event log", "descaling the heat exchanger", "testing the emergency stop",
+    "balancing the phases", "flushing the filter", "restoring a backup", "naming the zones",
+    "setting the night schedule", "exporting measurements", "moving the service display",
+    "checking the earth connection", "changing the pump seal", "ordering spare parts",
 )  # fmt: skip
 
 _NEWS_TOPICS = (
-    "the new tram timetable", "the swimming pool fee", "the tree register", "the harbour wall", "the reading week",
-    "the glass recycling trial",
+    "the new tram timetable", "the swimming pool fee", "the tree register", "the harbour wall",
+    "the reading week", "the glass recycling trial",
 )  # fmt: skip
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
-class SiteFailed(Exception):
+class SiteError(Exception):
     """The site could not be started."""
 
 
 class SiteProcess:
     """A running site.
 
-    The process ends when `stop` closes its standard input, and just so when this process dies in any other way.
+    The process ends when `stop` closes its standard input, and just so when this process dies otherwise.
 
     Args:
         port: where to listen; 0 lets the system choose.
@@ -26,7 +26,7 @@ class SiteProcess:
         url: the address of the home page.
 
     Raises:
-        SiteFailed: when the port is taken.
+        SiteError: when the port is taken.
     """
 
     def __init__(self, port: int, edition: int) -> None:
@@ -43,7 +43,7 @@ class SiteProcess:
         self.url = self._process.stdout.readline().strip()
         if not self.url:
             _, complaint = self._process.communicate()
-            raise SiteFailed(
+            raise SiteError(
                 f"{complaint.strip()}\nChoose another port with -a port=NUMBER (0: any free one)."
             )
 

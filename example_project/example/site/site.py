@@ -51,7 +51,7 @@ _SIGNING_KEY = b"harbour-street-files"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One GET request: ``target`` is path and query as sent, ``host`` the host name as sent, without its port."""
+    """One GET request: ``target`` is path and query as sent, ``host`` the host name alone."""
 
     target: str
     host: str = "localhost"
@@ -195,7 +195,7 @@ _PAGE_LINKS: Mapping[str, tuple[str, ...]] = {
 
 
 def _resolved(raw_path: str) -> str:
-    """Return the path that a server means: without session, %-escapes and dot segments, its last slash kept."""
+    """Return the path that is meant: without session, %-escapes and dot segments, its last slash kept."""
     path = unquote(_JSESSIONID.sub("", raw_path))
     plain = posixpath.normpath("/" + path.lstrip("/"))
     return plain + "/" if path.endswith("/") and plain != "/" else plain

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from scrapy import Request, Spider
-from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
 from scrapy.linkextractors import LinkExtractor
 
@@ -18,14 +17,14 @@ class DemoSpider(Spider):
 
     Args (``-a name=value``):
         edition: which edition of the site to serve; 2 differs from 1 in one page.
-        port: where to serve it; 0 takes any free port. URLs hold the port, so a second crawl that shall find the
-            same pages in the ledger has to use the same one.
+        port: where to serve it; 0 takes any free port. URLs hold the port, so a second crawl that shall find
+            the same pages in the ledger has to use the same one.
         url: home page of a site that runs already (``python -m example.site``); nothing is started then.
     """
 
     name = "demo"
     allowed_domains = ("localhost", "127.0.0.1")
-    custom_settings = {
+    custom_settings: ClassVar[dict[str, Any]] = {
         # In the shop, the page number alone chooses the content: filters, orders and views are dropped.
         "DEDUP_HOSTS": {"localhost": {"paths": [{"path": "/shop/*", "allow": ["page"]}]}},
         "DOWNLOAD_DELAY": 0,
@@ -35,7 +34,7 @@ class DemoSpider(Spider):
     def __init__(self, edition: str = "1", port: str = "8765", url: str = "", **arguments: Any) -> None:
         super().__init__(**arguments)
         self.site = None if url else SiteProcess(int(port), int(edition))
-        self.home = url or self.site.url
+        self.home = self.site.url if self.site else url
         self.links = LinkExtractor()
 
     async def start(self) -> AsyncIterator[Request]:
