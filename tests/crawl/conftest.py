@@ -174,7 +174,7 @@ def run(
     """Run a command in a folder; return its exit code and its output and log together."""
     with (folder / "crawl.log").open("a+b") as log:
         start = log.seek(0, os.SEEK_END)
-        done = subprocess.run(  # noqa: PLW1510 - the exit code is part of what is tested
+        done = subprocess.run(
             command,
             cwd=folder,
             env=env or environment(),

@@ -76,7 +76,7 @@ def mark(slug: str) -> str:
     return "Zq" + hashlib.sha256(slug.encode()).hexdigest()[:14]
 
 
-_WORDS = (
+_WORDS = (  # noqa: SIM905
     "river stone bridge harbour winter copper garden signal meadow engine lantern orchard granite ferry"
     " valley timber market island canvas thunder silver barley compass anchor village needle prairie"
     " cobalt saddle glacier kettle"
