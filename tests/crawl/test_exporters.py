@@ -9,6 +9,7 @@ import logging
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -347,3 +348,100 @@ def test_in_a_crawl_foreign_items_reach_their_own_feed_and_none_of_ours(tmp_path
     assert not (tmp_path / "dedup").exists() or not list((tmp_path / "dedup").iterdir())
     assert "'dedup/feed/foreign_items': 3" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+BATCHES = """
+import sys
+import scrapy
+from scrapy.crawler import CrawlerProcess
+from scrapy.extensions.feedexport import ItemFilter
+from scrapy_dedup.crawl.exporters import BodiesExporter, BodiesFilter, ObservationsExporter, PageFilter
+from scrapy_dedup.crawl.items import PageItem
+sys.path.insert(0, sys.argv[1])
+from test_exporters import body, observation
+
+class Recorded:
+    def process_item(self, item):
+        if isinstance(item, PageItem):
+            item.observation, item.body = observation(item.extra["n"]), body(item.extra["n"])
+            item.body_is_new = item.extra["n"] % 2 == 0
+        return item
+
+class Pages(scrapy.Spider):
+    name = "pages"
+
+    async def start(self):
+        for n in range(5):
+            yield {"price": n}
+            yield PageItem(url="https://a.example/", extra={"n": n})
+
+ours = {"batch_item_count": 2, "encoding": "utf-8"}
+pages = {"format": "observations", "item_filter": PageFilter}
+gzip = {"postprocessing": ["scrapy.extensions.postprocessing.GzipPlugin"]}
+process = CrawlerProcess({
+    "ITEM_PIPELINES": {Recorded: 50},
+    "FEED_EXPORTERS": {"observations": ObservationsExporter, "bodies": BodiesExporter},
+    "FEEDS": {
+        "observations-%(batch_id)d.jsonl.gz": {**pages, **ours, **gzip},
+        "bodies-%(batch_id)d.jsonl": {"format": "bodies", "item_filter": BodiesFilter, **ours},
+        "mine.jsonl": {"format": "jsonlines", "item_classes": ["builtins.dict"]},
+        "everything.jsonl": {"format": "jsonlines"},
+    },
+    "REMOTE_CONTROL_ENABLED": False, "TELNETCONSOLE_ENABLED": False,
+})
+process.crawl(Pages)
+process.start()
+"""
+
+
+def test_batches_count_lines_and_may_be_compressed(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", BATCHES, str(Path(__file__).parent)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    observed = [lines(gzip.decompress(path.read_bytes())) for path in sorted(tmp_path.glob("observations-*"))]
+    assert [len(batch) for batch in observed] == [2, 2, 1]
+    assert sorted(line["seq"] for batch in observed for line in batch) == [0, 1, 2, 3, 4]
+    texts = [lines(path.read_bytes()) for path in sorted(tmp_path.glob("bodies-*"))]
+    assert [len(batch) for batch in texts] == [2, 1]
+    assert len(lines((tmp_path / "mine.jsonl").read_bytes())) == 5
+    everything = lines((tmp_path / "everything.jsonl").read_bytes())
+    assert sorted(line["observation"]["seq"] for line in everything if "observation" in line) == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
+
+
+def test_a_feed_whose_writers_are_killed_holds_whole_lines(tmp_path):
+    path = tmp_path / "feed.jsonl"
+    script = tmp_path / "writer.py"
+    script.write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from test_exporters import ObservationsExporter, PageRow, observation\n"
+        "exporter = ObservationsExporter(Path(sys.argv[1]).open('ab'))\n"
+        "exporter.start_exporting()\n"
+        "row = PageRow(observation(1, extra={'x': 'x' * 100_000}), None)\n"
+        "while True:\n"
+        "    exporter.export_item(row)\n"
+    )
+    for number in range(3):
+        writer = subprocess.Popen([sys.executable, str(script), str(path)])
+        before = path.stat().st_size if path.exists() else 0
+        while not path.exists() or path.stat().st_size <= before + 1000 * number:
+            assert writer.poll() is None
+            time.sleep(0.01)
+        writer.kill()
+        writer.wait()
+    with path.open("ab") as file:
+        write(ObservationsExporter, file, [PageRow(observation(2), None)])
+    assert lines(path.read_bytes())[-1]["seq"] == 2
