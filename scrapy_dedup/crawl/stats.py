@@ -28,6 +28,7 @@ BODIES_NEW = "dedup/bodies/new"
 ALIASES_KEPT = "dedup/aliases/kept"
 FEED_FOREIGN_ITEMS = "dedup/feed/foreign_items"
 FEED_WRITE_ERRORS = "dedup/feed/write_errors"
+ERRORS = "dedup/errors"
 
 STATS: dict[str, str] = {
     REQUESTS_SEEN: "Requests that the URL policy decided about.",
@@ -53,4 +54,5 @@ STATS: dict[str, str] = {
     ALIASES_KEPT: "URLs recorded as merged, rewritten, redirected or denied.",
     FEED_FOREIGN_ITEMS: "Items that our feed formats refused because they are no pages.",
     FEED_WRITE_ERRORS: "Feeds of ours that stopped because a write failed; the ledger goes on.",
+    ERRORS: "Faults in the suite's own background work; each is logged.",
 }
