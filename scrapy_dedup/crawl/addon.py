@@ -11,7 +11,7 @@ from scrapy.utils.conf import closest_scrapy_cfg
 
 from scrapy_dedup.config import PREFIX, Config
 from scrapy_dedup.crawl.downloader_middleware import DedupDownloaderMiddleware
-from scrapy_dedup.crawl.exporters import BodiesExporter, BodiesFilter, ObservationsExporter, PageFilter
+from scrapy_dedup.crawl.exporters import BodiesExporter, ObservationsExporter, default_feeds
 from scrapy_dedup.crawl.extension import DedupExtension
 from scrapy_dedup.crawl.fingerprinter import Fingerprinter
 from scrapy_dedup.crawl.pages import Pages
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 EXPORTERS = {"observations": ObservationsExporter, "bodies": BodiesExporter}
-
-DEFAULT_FEEDS = {
-    "dedup/observations.jsonl": {"format": "observations", "item_filter": PageFilter},
-    "dedup/bodies.jsonl": {"format": "bodies", "item_filter": BodiesFilter},
-}
-# What both feeds share: appended to, like the ledger; a crawl without pages leaves no file.
-FEED_OPTIONS = {"encoding": "utf-8", "overwrite": False, "store_empty": False}
 
 # Component setting, class, order, and why that order.
 COMPONENTS: tuple[tuple[str, type, int], ...] = (
@@ -139,5 +132,5 @@ def add_feeds(settings: BaseSettings) -> None:
         options.get("format") for options in feeds.values() if isinstance(options, Mapping | BaseSettings)
     }
     if formats.isdisjoint(EXPORTERS):
-        for uri, options in DEFAULT_FEEDS.items():
-            feeds.setdefault(uri, {**options, **FEED_OPTIONS}, "addon")
+        for uri, options in default_feeds().items():
+            feeds.setdefault(uri, options, "addon")

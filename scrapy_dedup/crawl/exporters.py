@@ -174,7 +174,7 @@ def default_feeds(folder: str = "dedup") -> dict[str, dict[str, Any]]:
 
     Options that Scrapy would take from the project's ``FEED_EXPORT_*`` and ``FEED_URI_PARAMS`` settings are
     set here: those are made for the project's own items, and a batch size without a place in the URI would
-    switch off all its feeds.
+    switch off all its feeds. The files are appended to, as the ledger is; a crawl without pages leaves none.
     """
     shared = {
         "encoding": "utf-8",
