@@ -85,7 +85,7 @@ TYPES = {
 }
 EMPTY = {
     "empty_body": b"",
-    "empty_html": b"<!doctype html><html><head><title>Shell</title></head><body><div id=root></div></body></html>",
+    "empty_html": b"<!doctype html><html><head><title>Shell</title></head><body><div id=root></div></body>",
 }
 
 ROUTES = {

@@ -98,7 +98,7 @@ def test_each_failed_attempt_is_an_observation_without_a_body(varied, discovery)
     assert {(row.outcome, row.body_id) for row in rows} == {("gone", None)}
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case != "with_slash_is_404"])
+@pytest.mark.parametrize("case", CASES)
 def test_the_first_url_of_a_key_that_works_leaves_its_variants_alone(varied, case):
     result, server = varied("variant_first")
     failing, _, _ = CASES[case]
