@@ -116,12 +116,13 @@ def build_pages(edition: int = 1) -> tuple[Page, ...]:
     Args:
         edition: 1 or more; another edition differs in the text of ``/changelog`` alone.
     """
-    originals = [*_shop(), *_guides(), *_news(), *_special(), _changelog(edition)]
+    writer = Writer(SEED)
+    originals = [*_shop(writer), *_guides(writer), *_news(writer), *_special(writer)]
+    originals.append(_changelog(edition, writer))
     return (*originals, *_copies({page.key: page for page in originals}))
 
 
-def _shop() -> Iterator[Page]:
-    writer = Writer(f"{SEED}/shop")
+def _shop(writer: Writer) -> Iterator[Page]:
     yield Page(
         "/shop/",
         "landing",
@@ -160,8 +161,7 @@ def _shop() -> Iterator[Page]:
         yield Page(key, "product", product.name, text, product=product)
 
 
-def _guides() -> Iterator[Page]:
-    writer = Writer(f"{SEED}/guides")
+def _guides(writer: Writer) -> Iterator[Page]:
     for topic in _GUIDE_TOPICS:
         slug = topic.replace(" the ", " ").replace(" a ", " ").replace(" ", "-")
         yield Page(f"/docs/{slug}", "guide", topic.capitalize(), writer.paragraphs("guide", {"topic": topic}))
@@ -172,8 +172,7 @@ def _guides() -> Iterator[Page]:
         yield Page(key, "case_sensitive", topic.capitalize(), writer.paragraphs("guide", {"topic": topic}))
 
 
-def _news() -> Iterator[Page]:
-    writer = Writer(f"{SEED}/news")
+def _news(writer: Writer) -> Iterator[Page]:
     for number, topic in enumerate(_NEWS_TOPICS, start=1):
         page = Page(
             f"/news?page={number}",
@@ -215,15 +214,14 @@ _SPECIAL: tuple[tuple[str, str, str, str], ...] = (
 )
 
 
-def _special() -> Iterator[Page]:
-    writer = Writer(f"{SEED}/special")
+def _special(writer: Writer) -> Iterator[Page]:
     for key, kind, genre, topic in _SPECIAL:
         yield Page(key, kind, topic[0].upper() + topic[1:], writer.paragraphs(genre, {"topic": topic}))
     yield Page("/empty", "empty", "", ())
 
 
-def _changelog(edition: int) -> Page:
-    writer = Writer(f"{SEED}/changelog/{edition}")
+def _changelog(edition: int, others: Writer) -> Page:
+    writer = Writer(f"{SEED}/changelog/{edition}", after=others)
     topic = f"release {edition}.0"
     return Page("/changelog", "edited", "What is new", writer.paragraphs("guide", {"topic": topic}))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _SLOT = re.compile(r"\{(\w+)\}")
 
-# Sentence patterns of each genre, and the words for their slots. {name}, {noun} and {topic} are given by the page.
+# Sentence patterns of each genre, and words for their slots; a page gives {name}, {noun} and {topic}.
 _WORDS = json.loads((Path(__file__).parent / "grammar.json").read_text(encoding="utf-8"))
 GRAMMAR: Mapping[str, tuple[str, ...]] = {
     **{slot: tuple(choices) for slot, choices in _WORDS.items()},
@@ -23,11 +23,12 @@ class Writer:
 
     Args:
         seed: equal seeds write equal texts, in the order asked for.
+        after: a writer whose sentences shall not come again either.
     """
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, after: Writer | None = None) -> None:
         self._random = random.Random(seed)
-        self._written: set[str] = set()
+        self._written = set(after._written) if after else set()
 
     def paragraphs(
         self, genre: str, given: Mapping[str, str], *, count: int = 3

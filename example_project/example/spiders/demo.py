@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse, Response
@@ -24,7 +24,7 @@ class DemoSpider(Spider):
 
     name = "demo"
     allowed_domains = ("localhost", "127.0.0.1")
-    custom_settings: ClassVar[dict[str, Any]] = {
+    custom_settings = {  # noqa: RUF012 (Scrapy reads a plain dict)
         # In the shop, the page number alone chooses the content: filters, orders and views are dropped.
         "DEDUP_HOSTS": {"localhost": {"paths": [{"path": "/shop/*", "allow": ["page"]}]}},
         "DOWNLOAD_DELAY": 0,
