@@ -1,0 +1,11 @@
+"""The ledger: every page seen, once for each time it was seen, and every distinct text once.
+
+`LedgerWriter` is what a crawl writes with, `Ledger` what everything else reads with.
+"""
+
+from scrapy_dedup.ledger.codec import body_id, observation_id
+from scrapy_dedup.ledger.decide import Recorded, Sighting
+from scrapy_dedup.ledger.reader import Ledger, Lookup
+from scrapy_dedup.ledger.writer import LedgerWriter
+
+__all__ = ["Ledger", "LedgerWriter", "Lookup", "Recorded", "Sighting", "body_id", "observation_id"]

@@ -1,0 +1,140 @@
+"""Turns between processes that write one SQLite ledger, and the file systems on which turns cannot work.
+
+SQLite before 3.51.3 can corrupt a write-ahead log when two connections write or checkpoint at one moment.
+Each transaction and each checkpoint of ours therefore stands under an exclusive lock on a file beside the
+ledger. The lock file is never deleted: a deleted one would let two processes hold "the" lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scrapy_dedup.errors import LedgerUnavailable
+
+_POLL_S = 0.002
+
+NETWORK_FILESYSTEMS = frozenset(
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "gfs2",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "smb3",
+        "smbfs",
+    }
+)
+"""Shared between machines: the write-ahead log needs memory that all its users share."""
+
+NETWORK_FUSE = ("glusterfs", "sshfs", "s3fs", "gcsfuse", "rclone", "davfs", "curlftpfs", "ceph", "juicefs")
+"""FUSE file systems that reach other machines; local ones (fuse.ext4, fuseblk, ...) are fine."""
+
+
+class TurnLock:
+    """An exclusive lock on ``path``, held by at most one transaction of one process at a time."""
+
+    def __init__(self, path: Path, timeout_s: float = 60.0) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+        self._descriptor: int | None = None
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Hold the lock.
+
+        Raises:
+            LedgerUnavailable: another process kept the lock for longer than the time-out, or the lock file
+                cannot be written.
+        """
+        descriptor = self._open()
+        self._acquire(descriptor)
+        try:
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the lock file; it stays where it is."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            try:
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except OSError as error:
+                raise LedgerUnavailable(
+                    f"Cannot write the lock file {self._path} ({error.strerror}). "
+                    "Make its directory writable or set DEDUP_LEDGER to another place."
+                ) from error
+        return self._descriptor
+
+    def _acquire(self, descriptor: int) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise LedgerUnavailable(
+                        f"Another process has held {self._path} for more than {self._timeout_s:g} s. "
+                        f"See who it is with `fuser {self._path}`."
+                    ) from error
+                time.sleep(_POLL_S)
+            else:
+                return
+
+
+def network_filesystem(path: Path) -> str | None:
+    """Return the type of the network file system that holds ``path``, or None for a local one.
+
+    Args:
+        path: an absolute path; it need not exist.
+    """
+    mounts = Path("/proc/self/mountinfo")
+    if not mounts.exists():  # not Linux: nothing to judge by
+        return None
+    return network_type(path, mounts.read_text(encoding="utf-8", errors="surrogateescape"))
+
+
+def network_type(path: Path, mountinfo: str) -> str | None:
+    """Return the network file system type of ``path`` according to the text of a mountinfo file.
+
+    The innermost mount point that holds the path counts; of two mounts on one point, the later.
+    Format: proc(5), "/proc/pid/mountinfo".
+    """
+    depth, kind = -1, ""
+    for line in mountinfo.splitlines():
+        fields, separator, described = line.partition(" - ")
+        columns = fields.split(" ")
+        if not separator or len(columns) < 5:
+            continue
+        point = Path(_unescaped(columns[4]))
+        if path.is_relative_to(point) and len(point.parts) >= depth:
+            depth, kind = len(point.parts), described.split(" ")[0]
+    return kind if _crosses_network(kind) else None
+
+
+def _crosses_network(kind: str) -> bool:
+    if kind.startswith("fuse."):
+        return any(name in kind for name in NETWORK_FUSE)
+    return kind in NETWORK_FILESYSTEMS
+
+
+def _unescaped(point: str) -> str:
+    for escaped, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(escaped, character)
+    return point

@@ -1,0 +1,42 @@
+"""The numbered steps from an empty database to the present schema, run inside the caller's transaction.
+
+A step never changes once released: it spells its tables out and imports nothing from ``schema``; a test
+compares the sum of the steps with ``schema.metadata`` on each engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import sqlalchemy as sa
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+
+from scrapy_dedup.ledger import schema
+from scrapy_dedup.ledger.migrations import v0001_first_schema
+
+STEPS: Mapping[int, Callable[[Operations], None]] = {
+    1: v0001_first_schema.upgrade,
+}
+
+
+def upgrade(connection: sa.Connection, version: int) -> None:
+    """Bring the schema from ``version`` (0: no tables) to the present one.
+
+    The caller's transaction makes it all or nothing, on both engines.
+    """
+    operations = Operations(MigrationContext.configure(connection))
+    for number in range(version + 1, schema.SCHEMA_VERSION + 1):
+        STEPS[number](operations)
+    _state_version(connection)
+
+
+def _state_version(connection: sa.Connection) -> None:
+    connection.execute(sa.delete(schema.meta))
+    connection.execute(
+        sa.insert(schema.meta),
+        [
+            {"name": "format", "value": schema.FORMAT},
+            {"name": "schema_version", "value": str(schema.SCHEMA_VERSION)},
+        ],
+    )

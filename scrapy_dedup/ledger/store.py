@@ -1,0 +1,440 @@
+"""One batch of sightings and aliases in one transaction: load what is known, decide, write.
+
+`Store` holds no connection; it works on the one it is given, inside the caller's transaction, so that what
+it read is still true when it writes. Statements are built once; lookups use lists of at most `CHUNK` values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from scrapy_dedup.errors import LedgerConflict, RecordError
+from scrapy_dedup.ledger import codec, rows, schema
+from scrapy_dedup.ledger.aliases import HeldAliases, plan_aliases
+from scrapy_dedup.ledger.decide import (
+    Decision,
+    Earlier,
+    HeldBody,
+    Known,
+    Recorded,
+    Sighting,
+    TextKey,
+    decide,
+    normalized_key,
+    settled,
+    text_key,
+    url_key_in_space,
+)
+from scrapy_dedup.records import AliasRecord, JobRecord, Text
+
+CHUNK = 500
+"""Well below SQLite's limit of bound values, and enough for every batch of pages."""
+
+Value = TypeVar("Value")
+
+_t = schema
+_sought = sa.bindparam("sought", expanding=True)
+_job = sa.bindparam("job")
+_space = sa.bindparam("space")
+
+BODY_COLUMNS = (*_t.body.c, _t.space.c.corpus, _t.space.c.representation, _t.space.c.extractor_id)
+BODY_JOIN = _t.body.join(_t.space, _t.space.c.ordinal == _t.body.c.space)
+
+_HELD_OBSERVATIONS = (
+    sa.select(*_t.observation.c, _t.body.c.body_id, _t.body.c.text_digest)
+    .select_from(_t.observation.outerjoin(_t.body, _t.body.c.ordinal == _t.observation.c.body))
+    .where(_t.observation.c.job == _job, _t.observation.c.seq.in_(_sought))
+)
+_HELD_BODIES = sa.select(*BODY_COLUMNS).select_from(BODY_JOIN).where(_t.body.c.body_id.in_(_sought))
+_SAME_NORMALIZED = (
+    sa.select(_t.body.c.normalized_digest, _t.body.c.first_observation, _t.body.c.residual_digest)
+    .where(_t.body.c.space == _space, _t.body.c.normalized_digest.in_(_sought))
+    .order_by(_t.body.c.ordinal.desc())
+)
+_LATEST_ORDINALS = (
+    sa.select(sa.func.max(_t.observation.c.ordinal))
+    .where(_t.observation.c.space == _space, _t.observation.c.url_key_digest.in_(_sought))
+    .group_by(_t.observation.c.url_key_digest)
+)
+_LATEST = (
+    sa.select(_t.observation.c.url_key_digest, _t.job.c.job_id, _t.observation.c.seq)
+    .select_from(_t.observation.join(_t.job, _t.job.c.ordinal == _t.observation.c.job))
+    .where(_t.observation.c.ordinal.in_(_LATEST_ORDINALS))
+)
+_HELD_ALIASES = sa.select(
+    _t.alias.c.url_key_digest, _t.alias.c.raw_url_digest, _t.alias.c.rule, _t.alias.c.ordinal
+).where(_t.alias.c.job == _job, _t.alias.c.url_key_digest.in_(_sought))
+_COUNT_ALIAS = (
+    sa.update(_t.alias)
+    .where(_t.alias.c.ordinal == sa.bindparam("held"))
+    .values(count=_t.alias.c.count + sa.bindparam("more"))
+)
+_INSERT_BODY = sa.insert(_t.body)
+_INSERT_OBSERVATION = sa.insert(_t.observation)
+_INSERT_ALIAS = sa.insert(_t.alias)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A sighting with its identity set, and the columns that do not depend on the decision."""
+
+    sighting: Sighting
+    columns: Mapping[str, Any]
+
+
+def prepare(sighting: Sighting, job: JobRecord) -> Prepared:
+    """Return ``sighting`` ready to be stored; everything that can be wrong with it is found here.
+
+    Raises:
+        RecordError: it belongs to another job or spider, or a value has not its form.
+    """
+    observation, text = sighting.observation, sighting.text
+    if (observation.job_id, observation.spider) != (job.job_id, job.spider):
+        raise RecordError(
+            f"An observation of job {observation.job_id!r} ({observation.spider}) was given to the ledger of "
+            f"job {job.job_id!r} ({job.spider})"
+        )
+    if text is not None:
+        _check_text(text)
+    identity = codec.observation_id(job.job_id, observation.seq)
+    known = replace(sighting, observation=replace(observation, observation_id=identity))
+    return Prepared(known, rows.sighting_columns(observation))
+
+
+def _check_text(text: Text) -> None:
+    for digest in (text.text_digest, text.normalized_digest, text.visible_digest, text.residual_digest):
+        if digest is not None:
+            codec.pack_digest(digest)
+    codec.pack_simhash(text.simhash)
+    try:
+        text.text.encode()
+    except UnicodeEncodeError as error:
+        raise RecordError("the text of a body holds a lone surrogate") from error
+
+
+class Store:
+    """The writes of one job."""
+
+    def __init__(self, job: JobRecord, spec: Mapping[str, Any], *, reuse_normalized: bool) -> None:
+        self._job = job
+        self._spec = codec.pack_json(codec.jsonable(spec))
+        self._reuse_normalized = reuse_normalized
+        self._job_ordinal = 0
+        self._spaces: dict[tuple[str, str], int] = {}
+
+    def open_job(self, connection: sa.Connection) -> int:
+        """Insert the job, or take up a job of the same id again, and return its next free seq.
+
+        Raises:
+            LedgerConflict: the id belongs to a job of another spider or corpus.
+        """
+        self._keep_policy(connection)
+        held = connection.execute(
+            sa.select(_t.job).where(_t.job.c.job_id == codec.escape(self._job.job_id))
+        ).one_or_none()
+        if held is None:
+            self._job_ordinal = _next_ordinal(connection, _t.job)
+            columns = rows.job_row(self._job) | self._policy_column() | {"ordinal": self._job_ordinal}
+            connection.execute(sa.insert(_t.job), columns)
+            return 0
+        self._job_ordinal = held.ordinal
+        self._resume(connection, rows.job_record(held._mapping))
+        last = connection.execute(
+            sa.select(sa.func.max(_t.observation.c.seq)).where(_t.observation.c.job == self._job_ordinal)
+        ).scalar()
+        return 0 if last is None else int(last) + 1
+
+    def finish_job(self, connection: sa.Connection, outcome: str, finished_at: str) -> None:
+        """Write how and when the job ended."""
+        connection.execute(
+            sa.update(_t.job)
+            .where(_t.job.c.ordinal == self._job_ordinal)
+            .values(finished_us=codec.to_micros(finished_at), outcome=codec.escape(outcome))
+        )
+
+    def write(
+        self, connection: sa.Connection, batch: Sequence[Prepared], notes: Sequence[AliasRecord] = ()
+    ) -> list[Recorded | LedgerConflict]:
+        """Write a batch in the caller's transaction.
+
+        Args:
+            connection: inside a transaction that holds the writers' turn.
+            batch: sightings with distinct seqs, in order.
+            notes: aliases to count.
+
+        Returns:
+            For each sighting what the ledger now holds, or the conflict that kept it out.
+        """
+        results: dict[int, Recorded | LedgerConflict] = dict(self._replays(connection, batch))
+        fresh = [one for one in batch if one.sighting.observation.seq not in results]
+        if fresh:
+            results.update(self._write_fresh(connection, fresh))
+        if notes:
+            self._write_aliases(connection, notes)
+        return [results[one.sighting.observation.seq] for one in batch]
+
+    def aliases_of(self, connection: sa.Connection, url_key: str) -> list[AliasRecord]:
+        """Return the aliases of a key in this job in first-seen order, without the overflow row."""
+        found = connection.execute(
+            sa.select(_t.alias)
+            .where(
+                _t.alias.c.job == self._job_ordinal,
+                _t.alias.c.url_key_digest == codec.url_digest(url_key),
+                _t.alias.c.raw_url_digest != b"",
+            )
+            .order_by(_t.alias.c.ordinal)
+        ).mappings()
+        return [rows.alias_record(row, self._job.job_id) for row in found]
+
+    def _keep_policy(self, connection: sa.Connection) -> None:
+        digest = codec.spec_digest(self._spec)
+        held = connection.execute(sa.select(_t.policy.c.digest).where(_t.policy.c.digest == digest)).first()
+        if held is None:
+            connection.execute(sa.insert(_t.policy), {"digest": digest, "spec": self._spec})
+
+    def _policy_column(self) -> dict[str, bytes]:
+        return {"policy_spec": codec.spec_digest(self._spec)}
+
+    def _resume(self, connection: sa.Connection, held: JobRecord) -> None:
+        if (held.spider, held.corpus) != (self._job.spider, self._job.corpus):
+            raise LedgerConflict(
+                f"The ledger holds job {held.job_id!r} of spider {held.spider!r} in corpus {held.corpus!r}; it "
+                f"cannot go on as spider {self._job.spider!r} in corpus {self._job.corpus!r}. "
+                "Choose another DEDUP_JOB_ID."
+            )
+        changes = rows.job_row(replace(self._job, started_at=held.started_at, finished_at=None, outcome=None))
+        connection.execute(
+            sa.update(_t.job)
+            .where(_t.job.c.ordinal == self._job_ordinal)
+            .values(**changes, **self._policy_column())
+        )
+
+    def _replays(
+        self, connection: sa.Connection, batch: Sequence[Prepared]
+    ) -> Iterator[tuple[int, Recorded | LedgerConflict]]:
+        offered = {one.sighting.observation.seq: one for one in batch}
+        held = _lookup(connection, _HELD_OBSERVATIONS, offered, job=self._job_ordinal)
+        for row in held:
+            yield row["seq"], self._replayed(connection, offered[row["seq"]], row)
+
+    def _replayed(
+        self, connection: sa.Connection, offered: Prepared, held: rows.Row
+    ) -> Recorded | LedgerConflict:
+        if not _same_sighting(offered, held):
+            identity = offered.sighting.observation.observation_id
+            return LedgerConflict(
+                f"The ledger holds another observation as {identity} (job {self._job.job_id!r}, "
+                f"seq {held['seq']}); the first one stays. Two crawls must not share a DEDUP_JOB_ID."
+            )
+        body = None
+        if held["body_id"] is not None:
+            (row,) = _lookup(connection, _HELD_BODIES, [held["body_id"]])
+            body = rows.body_record(row)
+        return Recorded(self._observation(held, body.body_id if body else None), body, body_is_new=False)
+
+    def _observation(self, row: rows.Row, body_id: str | None) -> Any:
+        return rows.observation_record(row, self._job.job_id, self._job.spider, body_id)
+
+    def _write_fresh(self, connection: sa.Connection, fresh: Sequence[Prepared]) -> dict[int, Recorded]:
+        known, ordinals = self._load_known(connection, fresh)
+        next_body = _next_ordinal(connection, _t.body)
+        next_observation = _next_ordinal(connection, _t.observation)
+        bodies: list[dict[str, Any]] = []
+        observations: list[dict[str, Any]] = []
+        results: dict[int, Recorded] = {}
+        for one in fresh:
+            decision = decide(one.sighting, known, reuse_normalized=self._reuse_normalized)
+            known.learn(one.sighting, decision)
+            if decision.body and decision.body_is_new:
+                ordinals[decision.body.record.body_id] = next_body + len(bodies)
+                bodies.append(self._body_row(connection, decision.body, next_body + len(bodies)))
+            row = self._observation_row(connection, one, decision, ordinals)
+            row["ordinal"] = next_observation + len(observations)
+            observations.append(row)
+            results[row["seq"]] = self._recorded(row, decision)
+        if bodies:
+            connection.execute(_INSERT_BODY, bodies)
+        connection.execute(_INSERT_OBSERVATION, observations)
+        return results
+
+    def _recorded(self, row: rows.Row, decision: Decision) -> Recorded:
+        body = decision.body.record if decision.body else None
+        observation = self._observation(row, body.body_id if body else None)
+        return Recorded(observation, body, decision.body_is_new)
+
+    def _body_row(self, connection: sa.Connection, held: HeldBody, ordinal: int) -> dict[str, Any]:
+        row = rows.body_row(held.record, held.residual_digest)
+        row["ordinal"] = ordinal
+        row["job"] = self._job_ordinal
+        row["space"] = self._space(connection, held.record.representation, held.record.extractor_id)
+        row["variant"] = held.variant
+        return row
+
+    def _observation_row(
+        self, connection: sa.Connection, one: Prepared, decision: Decision, ordinals: Mapping[str, int]
+    ) -> dict[str, Any]:
+        row = {**one.columns, **rows.decision_columns(settled(one.sighting, decision))}
+        row["job"] = self._job_ordinal
+        row["body"] = row["space"] = None
+        if decision.body is not None:
+            record = decision.body.record
+            row["body"] = ordinals[record.body_id]
+            row["space"] = self._space(connection, record.representation, record.extractor_id)
+        return row
+
+    def _load_known(
+        self, connection: sa.Connection, fresh: Sequence[Prepared]
+    ) -> tuple[Known, dict[str, int]]:
+        known = Known(self._job.corpus)
+        ordinals: dict[str, int] = {}
+        sightings = [one.sighting for one in fresh if one.sighting.text is not None]
+        self._load_bodies(connection, known, ordinals, [text for one in sightings if (text := one.text)])
+        unknown = [one for one in sightings if one.text and text_key(one.text) not in known.bodies]
+        for (representation, extractor_id), group in _grouped(unknown, _space_of).items():
+            space = self._space(connection, representation, extractor_id)
+            self._load_normalized(connection, known, space, group)
+            self._load_latest(connection, known, space, group)
+        return known, ordinals
+
+    def _load_bodies(
+        self, connection: sa.Connection, known: Known, ordinals: dict[str, int], texts: Iterable[Text]
+    ) -> None:
+        """Load the bodies with the digests of ``texts``, and further variants where the text differs."""
+        wanted = _grouped(texts, text_key)
+        variant = 0
+        while wanted:
+            sought = {self._packed_body_id(key, variant): key for key in wanted}
+            differing: dict[TextKey, list[Text]] = {}
+            for row in _lookup(connection, _HELD_BODIES, sought):
+                key, record = sought[bytes(row["body_id"])], rows.body_record(row)
+                residual = row["residual_digest"]
+                held = HeldBody(record, variant, None if residual is None else codec.unpack_digest(residual))
+                known.bodies.setdefault(key, []).append(held)
+                ordinals[record.body_id] = row["ordinal"]
+                if others := [text for text in wanted[key] if text.text != record.text]:
+                    differing[key] = others
+            wanted, variant = differing, variant + 1
+
+    def _packed_body_id(self, key: TextKey, variant: int) -> bytes:
+        representation, extractor_id, digest = key
+        return codec.pack_id(codec.body_id(self._job.corpus, digest, representation, extractor_id, variant))
+
+    def _load_normalized(
+        self, connection: sa.Connection, known: Known, space: int, group: Sequence[Sighting]
+    ) -> None:
+        sought = {
+            codec.pack_digest(one.text.normalized_digest): normalized_key(one.text)
+            for one in group
+            if one.text
+        }
+        for row in _lookup(
+            connection, _SAME_NORMALIZED, sought, space=space
+        ):  # latest first: the first stays
+            residual = row["residual_digest"]
+            known.normalized[sought[bytes(row["normalized_digest"])]] = Earlier(
+                codec.unpack_observation_id(row["first_observation"]),
+                None if residual is None else codec.unpack_digest(residual),
+            )
+
+    def _load_latest(
+        self, connection: sa.Connection, known: Known, space: int, group: Sequence[Sighting]
+    ) -> None:
+        sought = {
+            codec.url_digest(one.observation.url_key): url_key_in_space(one.text, one.observation.url_key)
+            for one in group
+            if one.text
+        }
+        for row in _lookup(connection, _LATEST, sought, space=space):
+            identity = codec.observation_id(codec.unescape(row["job_id"]), row["seq"])
+            known.latest[sought[bytes(row["url_key_digest"])]] = identity
+
+    def _space(self, connection: sa.Connection, representation: str, extractor_id: str) -> int:
+        """Return the ordinal of a space of this corpus, making it where needed.
+
+        The answer is remembered: a space, once committed, stays. One made in a transaction that rolls back
+        ends this store, as every failed commit does.
+        """
+        key = (representation, extractor_id)
+        if key not in self._spaces:
+            identity = {
+                "corpus": codec.escape(self._job.corpus),
+                "representation": codec.escape(representation),
+                "extractor_id": codec.escape(extractor_id),
+            }
+            same = [_t.space.c[name] == value for name, value in identity.items()]
+            ordinal = connection.execute(sa.select(_t.space.c.ordinal).where(*same)).scalar()
+            if ordinal is None:
+                ordinal = _next_ordinal(connection, _t.space)
+                connection.execute(sa.insert(_t.space), identity | {"ordinal": ordinal})
+            self._spaces[key] = ordinal
+        return self._spaces[key]
+
+    def _write_aliases(self, connection: sa.Connection, notes: Sequence[AliasRecord]) -> None:
+        digested = [(codec.url_digest(note.url_key), codec.url_digest(note.raw_url), note) for note in notes]
+        held = HeldAliases()
+        for row in _lookup(connection, _HELD_ALIASES, {key for key, _, _ in digested}, job=self._job_ordinal):
+            key, raw = bytes(row["url_key_digest"]), bytes(row["raw_url_digest"])
+            held.ordinals[key, raw, codec.unescape(row["rule"])] = row["ordinal"]
+            if raw:
+                held.raw_urls.setdefault(key, set()).add(raw)
+        plan = plan_aliases(held, digested)
+        if plan.additions:
+            additions = [{"held": held, "more": more} for held, more in plan.additions.items()]
+            connection.execute(_COUNT_ALIAS, additions)
+        if plan.inserts:
+            first = _next_ordinal(connection, _t.alias)
+            connection.execute(
+                _INSERT_ALIAS,
+                [self._alias_row(note, first + place) for place, note in enumerate(plan.inserts)],
+            )
+
+    def _alias_row(self, note: AliasRecord, ordinal: int) -> dict[str, Any]:
+        raw = codec.url_digest(note.raw_url) if note.raw_url else b""
+        row = rows.alias_row(note, codec.url_digest(note.url_key), raw)
+        row["ordinal"] = ordinal
+        row["job"] = self._job_ordinal
+        return row
+
+
+def _same_sighting(offered: Prepared, held: rows.Row) -> bool:
+    """Tell whether what was observed is the same; what the ledger decided about it does not count."""
+    decided = {"validity_reason"} if held["reason"] == "body_over_cap" else set()
+    if any(held[name] != value for name, value in offered.columns.items() if name not in decided):
+        return False
+    text = offered.sighting.text
+    if text is None or held["text_digest"] is None:
+        return held["text_digest"] is None
+    return bool(codec.unpack_digest(held["text_digest"]) == text.text_digest)
+
+
+def _next_ordinal(connection: sa.Connection, table: sa.Table) -> int:
+    last = connection.execute(sa.select(sa.func.max(table.c.ordinal))).scalar()
+    return 1 if last is None else int(last) + 1
+
+
+def _lookup(
+    connection: sa.Connection, statement: sa.Select[Any], sought: Iterable[Any], **fixed: Any
+) -> Iterator[rows.Row]:
+    values = list(sought)
+    for start in range(0, len(values), CHUNK):
+        parameters = {"sought": values[start : start + CHUNK], **fixed}
+        yield from connection.execute(statement, parameters).mappings()
+
+
+def _space_of(sighting: Sighting) -> tuple[str, str]:
+    text = sighting.text
+    return (text.representation, text.extractor_id) if text else ("", "")
+
+
+Key = TypeVar("Key")
+
+
+def _grouped(values: Iterable[Value], key: Callable[[Value], Key]) -> dict[Key, list[Value]]:
+    groups: dict[Key, list[Value]] = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    return groups

@@ -1,0 +1,334 @@
+"""The ledger thread of one job: group commit, so that a page is durable before it leaves the pipeline.
+
+Whatever is queued is committed as soon as the previous commit has ended; no timer holds a page back. (With
+"every 100 pages or every second" a crawl whose items await their commit waits for the timer: 52 pages/s
+instead of 146.) Notes about aliases nobody waits for; they go with the next commit, or after `NOTE_DELAY_S`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import sqlalchemy as sa
+
+from scrapy_dedup.errors import DedupError, LedgerError, LedgerUnavailable, LedgerWriteFailed
+from scrapy_dedup.ledger import engine
+from scrapy_dedup.ledger.aliases import AliasCounter
+from scrapy_dedup.ledger.decide import Recorded, Sighting
+from scrapy_dedup.ledger.engine import Target, WriteSession
+from scrapy_dedup.ledger.store import Prepared, Store, prepare
+from scrapy_dedup.records import AliasRecord, JobRecord
+
+logger = logging.getLogger(__name__)
+
+MAX_BATCH = 100
+"""Sightings of one commit: larger batches gain little and hold the interpreter for longer."""
+
+MAX_BATCH_CHARS = 32_000_000
+MAX_NOTES = 2_000
+"""Notes of one commit, so that a page never waits behind a long list of aliases."""
+
+MAX_PENDING_NOTES = 50_000
+NOTE_DELAY_S = 1.0
+FINISH_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A sighting in the queue, and the future of the one who waits for it."""
+
+    sighting: Sighting
+    future: Future[Recorded]
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A request for the aliases of a key."""
+
+    url_key: str
+    future: Future[list[AliasRecord]]
+
+
+class LedgerWriter:
+    """Writes the sightings and aliases of one job to one ledger.
+
+    All methods may be called from any thread; the ledger itself is touched by the writer's thread alone.
+    Nothing is opened or made before the first sighting.
+
+    Attributes:
+        started: the thread runs, or has run.
+        failed: the error after which nothing more is written, or None.
+    """
+
+    def __init__(
+        self, url: str, job: JobRecord, policy_spec: Mapping[str, Any], *, reuse_normalized: bool
+    ) -> None:
+        self._target = Target.parse(url)
+        self._job = job
+        self._store = Store(job, policy_spec, reuse_normalized=reuse_normalized)
+        self._session: WriteSession | None = None
+        self._wake = threading.Condition()
+        self._entries: deque[_Entry] = deque()
+        self._questions: deque[_Question] = deque()
+        self._notes = AliasCounter()
+        self._notes_due = 0.0
+        self._outcome: str | None = None
+        self._next_seq = 0
+        self._opened: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="dedup-ledger", daemon=True)
+        self.started = False
+        self.failed: LedgerError | None = None
+
+    @staticmethod
+    def check(url: str) -> None:
+        """Raise unless a crawl could write to the ledger at ``url``; creates and changes nothing.
+
+        Raises:
+            LedgerUnavailable: with what is wrong and what to do about it.
+            LedgerTooNew: the ledger has a newer schema than this package.
+        """
+        engine.check_writable(Target.parse(url))
+
+    def start(self) -> Future[None]:
+        """Start the thread, once; the future is done when the ledger is open and the job stands in it."""
+        with self._wake:
+            if not self.started:
+                self.started = True
+                self._opened.set_running_or_notify_cancel()
+                self._thread.start()
+        return self._opened
+
+    def open(self) -> None:
+        """Start the thread and wait until the ledger is open.
+
+        Raises:
+            LedgerError: the ledger cannot be opened, or another job has this id.
+        """
+        self.start().result()
+
+    def record(self, sighting: Sighting) -> Future[Recorded]:
+        """Queue a sighting; the future is done once it is durable.
+
+        The future ends with LedgerWriteFailed when the commit failed, LedgerConflict when the ledger holds
+        another observation under this identity, RecordError when a value has not its form.
+        """
+        entry = _Entry(sighting, _running())
+        self._submit(self._entries, entry)
+        return entry.future
+
+    def variants(self, url_key: str) -> Future[list[AliasRecord]]:
+        """Ask for the aliases of a key noted by this job so far, in first-seen order."""
+        question = _Question(url_key, _running())
+        self._submit(self._questions, question)
+        return question.future
+
+    def note(self, alias: AliasRecord) -> None:
+        """Count a URL that was merged, rewritten or denied. Waits only while far too many are pending."""
+        with self._wake:
+            while len(self._notes) >= MAX_PENDING_NOTES and self.started and self._can_write():
+                self._wake.wait(NOTE_DELAY_S)
+            if not self._can_write():
+                return
+            if not len(self._notes):
+                self._notes_due = time.monotonic() + NOTE_DELAY_S
+            self._notes.add(alias)
+            pending = len(self._notes)
+            if pending == 1 or pending % MAX_NOTES == 0:
+                self._wake.notify_all()
+        if pending >= MAX_PENDING_NOTES:
+            self.start()
+
+    def next_seq(self) -> int:
+        """Return the next free place in the job; the first call waits until the ledger is open.
+
+        Raises:
+            LedgerError: the ledger cannot be opened.
+        """
+        self.open()
+        with self._wake:
+            seq = self._next_seq
+            self._next_seq += 1
+        return seq
+
+    def finish(self, outcome: str, timeout_s: float = FINISH_TIMEOUT_S) -> None:
+        """Write what is queued and how the job ended, and close. Nothing is made if nothing was started.
+
+        Raises:
+            LedgerWriteFailed: the thread did not end in time.
+        """
+        with self._wake:
+            if not self.started:
+                return
+            if self._outcome is None:
+                self._outcome = outcome
+            self._wake.notify_all()
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise LedgerWriteFailed(
+                f"The ledger {self._target.name} did not finish within {timeout_s:g} s. What was acknowledged is "
+                "safe; the job will stand without an end."
+            )
+
+    def _can_write(self) -> bool:
+        return self.failed is None and self._outcome is None
+
+    def _submit(self, queue: deque[Any], item: _Entry | _Question) -> None:
+        with self._wake:
+            if self._can_write():
+                queue.append(item)
+                self._wake.notify_all()
+            else:
+                item.future.set_exception(self.failed or LedgerWriteFailed("The job has finished."))
+        self.start()
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        try:
+            self._open()
+            while self._wait_for_work():
+                self._commit_queued()
+            self._finish()
+        except DedupError as error:
+            self._fail(error if isinstance(error, LedgerError) else LedgerWriteFailed(str(error)))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the ones who wait must hear of it
+            failure = LedgerWriteFailed(f"The ledger {self._target.name} could not commit: {_short(error)}")
+            failure.__cause__ = error
+            self._fail(failure)
+        finally:
+            self._close()
+
+    def _open(self) -> None:
+        self._session = WriteSession(self._target)
+        with self._session.transaction() as connection:
+            self._next_seq = self._store.open_job(connection)
+        self._opened.set_result(None)
+
+    def _wait_for_work(self) -> bool:
+        """Sleep until there is something to write; False when the job is to finish and all is written."""
+        with self._wake:
+            while True:
+                if self._entries or self._questions:
+                    return True
+                if self._outcome is not None:
+                    return len(self._notes) > 0
+                if len(self._notes) >= MAX_NOTES:
+                    return True
+                wait_s = self._notes_due - time.monotonic() if len(self._notes) else None
+                if wait_s is not None and wait_s <= 0:
+                    return True
+                self._wake.wait(wait_s)
+
+    def _commit_queued(self) -> None:
+        with self._wake:
+            entries = _take_batch(self._entries)
+            questions = list(self._questions)
+            self._questions.clear()
+            notes = self._notes.take(None if questions else MAX_NOTES)
+            self._notes_due = time.monotonic() + NOTE_DELAY_S
+            self._wake.notify_all()
+        try:
+            self._commit(entries, questions, notes)
+        except BaseException:
+            with self._wake:  # so that the failure reaches them too
+                self._entries.extendleft(reversed(entries))
+                self._questions.extendleft(reversed(questions))
+            raise
+
+    def _commit(
+        self, entries: Sequence[_Entry], questions: Sequence[_Question], notes: Sequence[AliasRecord]
+    ) -> None:
+        prepared = _prepare_all(entries, self._job)
+        with self._live_session().transaction() as connection:
+            results = self._store.write(connection, [one for _, one in prepared], notes)
+            answers = [self._store.aliases_of(connection, one.url_key) for one in questions]
+        for (entry, _), result in zip(prepared, results, strict=True):
+            _settle(entry.future, result)
+        for question, answer in zip(questions, answers, strict=True):
+            question.future.set_result(answer)
+
+    def _finish(self) -> None:
+        with self._live_session().transaction() as connection:
+            self._store.finish_job(connection, self._outcome or "finished", _now())
+
+    def _live_session(self) -> WriteSession:
+        if self._session is None:
+            raise LedgerUnavailable(f"The ledger {self._target.name} is not open.")
+        return self._session
+
+    def _fail(self, error: LedgerError) -> None:
+        with self._wake:
+            self.failed = error
+            waiting: list[_Entry | _Question] = [*self._entries, *self._questions]
+            self._entries.clear()
+            self._questions.clear()
+            self._notes.take(None)
+            self._wake.notify_all()
+        if not self._opened.done():
+            self._opened.set_exception(error)
+        for item in waiting:
+            if not item.future.done():
+                item.future.set_exception(error)
+
+    def _close(self) -> None:
+        if self._session is None:
+            return
+        try:
+            self._session.close()
+        except (sa.exc.SQLAlchemyError, LedgerError, OSError) as error:
+            logger.warning("The ledger %s did not close cleanly: %s", self._target.name, _short(error))
+
+
+def _take_batch(queue: deque[_Entry]) -> list[_Entry]:
+    """Take the sightings of one commit from the queue: bounded, and no seq twice."""
+    batch: list[_Entry] = []
+    seqs: set[int] = set()
+    room = MAX_BATCH_CHARS
+    while queue and len(batch) < MAX_BATCH and room > 0 and queue[0].sighting.observation.seq not in seqs:
+        entry = queue.popleft()
+        batch.append(entry)
+        seqs.add(entry.sighting.observation.seq)
+        room -= len(entry.sighting.text.text) if entry.sighting.text else 0
+    return batch
+
+
+def _prepare_all(entries: Sequence[_Entry], job: JobRecord) -> list[tuple[_Entry, Prepared]]:
+    """Prepare each sighting; one that has a fault fails alone and leaves the others in the batch."""
+    prepared = []
+    for entry in entries:
+        try:
+            prepared.append((entry, prepare(entry.sighting, job)))
+        except Exception as error:  # noqa: BLE001 - a value of a foreign type; the one who gave it hears of it
+            entry.future.set_exception(error)
+    return prepared
+
+
+def _settle(future: Future[Recorded], result: Recorded | Exception) -> None:
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+def _running() -> Future[Any]:
+    """Return a future that its owner cannot cancel: what is queued will be committed."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+def _short(error: BaseException) -> str:
+    original = getattr(error, "orig", None) or error
+    return f"{type(original).__name__}: {' '.join(str(original).split())}"
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
