@@ -13,9 +13,9 @@ FEEDS = (PROJECT / "dedup" / "observations.jsonl", PROJECT / "dedup" / "bodies.j
 
 def main() -> int:
     """Run the crawl, print the funnel and the paths of the feeds; return the exit code."""
-    print("Crawling a site of 313 pages behind more than 20,000 URLs, served on localhost by this project.")
+    print("Crawling 313 pages behind more than 20,000 URLs, served on localhost by this project.", flush=True)
     if LEDGER.exists():
-        print(f"{LEDGER} is kept from an earlier run: texts that it holds are not stored again.")
+        print(f"{LEDGER} is kept from an earlier run: texts that it holds are not stored again.", flush=True)
     for command in (("crawl", "demo"), ("dedup", "stats")):
         code = subprocess.run([sys.executable, "-m", "scrapy", *command], cwd=PROJECT, check=False).returncode
         if code:

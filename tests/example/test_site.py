@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from html import unescape
 from urllib.parse import urljoin, urlsplit
 
@@ -35,9 +36,9 @@ def _signed_links():
 
 def test_more_than_20000_urls_are_reachable():
     """Walked as a crawler without a policy does, fragments cut; session ids stay the same throughout."""
-    seen, waiting = {HOME}, [HOME]
+    seen, waiting = {HOME}, deque([HOME])
     while waiting and len(seen) <= 20_000:
-        url = waiting.pop()
+        url = waiting.popleft()
         parts = urlsplit(url)
         response = _get(parts.path + (f"?{parts.query}" if parts.query else ""), host=parts.hostname)
         links = re.findall(r'href="([^"]*)"', response.body.decode())
