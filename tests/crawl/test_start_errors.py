@@ -297,15 +297,3 @@ def test_another_reactor_than_asyncio_is_named(start, site):
     assert exit_code == 1
     assert "TWISTED_REACTOR" in log
     assert site.site.targets() == []
-
-
-def test_nothing_is_created_when_no_page_comes(start, site, tmp_path):
-    site.site.routes = {}
-
-    try:
-        exit_code, log = start({"ROBOTSTXT_OBEY": False, "DEPTH_LIMIT": 1, "DEDUP_ENABLED": False})
-    finally:
-        site.site.routes = {"/": page("index")}
-
-    assert exit_code == 0, log
-    assert files_of(tmp_path) == {}

@@ -1,4 +1,4 @@
-"""The suite is switched and set up for a project, for a spider, and for a request, and stays out of the way."""
+"""The suite is switched and set up for a project or for a spider, and stays out of the way."""
 
 from __future__ import annotations
 
@@ -211,3 +211,16 @@ def test_the_funnel_is_in_the_log(own):
     funnel = "\n".join(result.log.splitlines()[start : start + 20]).lower()
     for word in ("merged", "denied", "fetched", "valid", "payloads", "bodies", "aliases"):
         assert word in funnel
+
+
+def test_a_crawl_without_pages_creates_nothing(own):
+    result = own(
+        """async def start(self):
+        return
+        yield
+"""
+    )
+
+    assert result.exit_code == 0
+    assert not result.ledger_path.exists()
+    assert not (result.folder / "dedup").exists()
