@@ -154,7 +154,9 @@ class ExtractionPool:
         loop = asyncio.get_running_loop()
         self.counters.extractions += 1
         try:
-            done = await loop.run_in_executor(self._threads, self._crew.extract, digest, payload, self.options)
+            done = await loop.run_in_executor(
+                self._threads, self._crew.extract, digest, payload, self.options
+            )
         finally:
             del self._in_flight[key]
         if done.failure not in PASSING_FAILURES:

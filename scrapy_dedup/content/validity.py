@@ -113,7 +113,9 @@ def _declared_by_spider(facts: ResponseFacts) -> Judgement | None:
     """The spider knows its site better than any rule."""
     if facts.declared_valid is not False:
         return None
-    return Judgement(Validity.UNEXPECTED_CONTENT, facts.declared_reason or "declared_by_spider", Recovery.NONE)
+    return Judgement(
+        Validity.UNEXPECTED_CONTENT, facts.declared_reason or "declared_by_spider", Recovery.NONE
+    )
 
 
 def _type(facts: ResponseFacts) -> Judgement | None:
@@ -161,7 +163,9 @@ def _no_text(facts: ResponseFacts) -> Judgement | None:
     flags = facts.extraction.flags
     if "main_not_visible" in flags:
         return Judgement(Validity.EMPTY, "text_not_visible", Recovery.RENDER)
-    return Judgement(Validity.EMPTY, "no_main_text", Recovery.RENDER if "scripted" in flags else Recovery.NONE)
+    return Judgement(
+        Validity.EMPTY, "no_main_text", Recovery.RENDER if "scripted" in flags else Recovery.NONE
+    )
 
 
 # The order matters: the status outranks everything, the spider's word outranks what we find, and a page

@@ -49,14 +49,16 @@ _MIX_1 = np.uint64(0xFF51AFD7ED558CCD)
 _MIX_2 = np.uint64(0xC4CEB9FE1A85EC53)
 _33 = np.uint64(33)
 
-_UNSPACED_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last, _ in UNSPACED)
-_TOKEN = re.compile(rf"(?P<alone>[{_UNSPACED_CLASS}])|[^\W{_UNSPACED_CLASS}]+")
-
 
 def tokens(text: str) -> list[str]:
     """Return the tokens of a text as strings, by the same rule as the hashes."""
-    prepared = prepare(text)
-    return [match[0] for match in _TOKEN.finditer(prepared) if not match["alone"] or _is_letter(match[0])]
+    found: list[str] = _token_pattern().findall(prepare(text))
+    return found
+
+
+def is_unspaced(token: str) -> bool:
+    """Tell whether a token is a character of a script without spaces."""
+    return len(token) == 1 and any(first <= ord(token) <= last for first, last, _ in UNSPACED)
 
 
 def prepare(text: str) -> str:
@@ -155,6 +157,15 @@ def _classes() -> npt.NDArray[np.uint8]:
         for point in range(first, last + 1):
             classes[point] = _ALONE if _is_letter(chr(point)) else _SEPARATOR
     return classes
+
+
+@functools.lru_cache(maxsize=1)
+def _token_pattern() -> re.Pattern[str]:
+    alone = np.flatnonzero(_classes() == _ALONE)
+    runs = np.split(alone, np.flatnonzero(np.diff(alone) > 1) + 1)
+    letters = "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
+    unspaced = "".join(f"{chr(first)}-{chr(last)}" for first, last, _ in UNSPACED)
+    return re.compile(rf"[{letters}]|[^\W{unspaced}]+")
 
 
 def _is_letter(character: str) -> bool:

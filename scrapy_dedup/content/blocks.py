@@ -1,0 +1,170 @@
+"""The visible text of a page block by block, and the prose among it that the main text lacks.
+
+The extractor can lose a section. Then two pages have the same main text and still are not the same page. What
+tells them apart is the *residual prose*: blocks of at least `PROSE_WORDS` words outside landmarks and links that
+are absent from the main text. What changes at every visit (`_VOLATILE`) does not count as a difference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import lxml.etree
+
+from scrapy_dedup.content.digest import sha256_id
+from scrapy_dedup.content.page import HEADINGS, Element, is_hidden
+from scrapy_dedup.near.shingles import is_unspaced, tokens
+
+# Labels, buttons and bylines are shorter; a sentence that says something is rarely so.
+PROSE_WORDS = 8
+
+_INLINE = frozenset(
+    "a abbr acronym b bdi bdo big br cite code data del dfn em font i ins kbd label mark q rp rt ruby s samp small"
+    " span strike strong sub sup time tt u var wbr".split()
+)
+_OUTSIDE = frozenset(
+    "nav header footer aside script style template noscript noframes head title svg math select option datalist"
+    " button textarea input iframe object embed video audio canvas dialog".split()
+)
+_OUTSIDE_ROLES = frozenset(
+    "navigation banner contentinfo complementary search dialog alertdialog menu menubar toolbar".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A run of text without a block element in between.
+
+    Attributes:
+        tag: the element that holds it.
+        text: all of it, white space as single spaces.
+        unlinked: the part of it outside links.
+    """
+
+    tag: str
+    text: str
+    unlinked: str
+
+
+def blocks(root: Element) -> Iterator[Block]:
+    """Yield the blocks of a tree in order, leaving out landmarks, controls and what is hidden."""
+    collected = _Collected()
+    walk = lxml.etree.iterwalk(root, events=("start", "end"))
+    for event, element in walk:
+        if event == "end":
+            if element.tag not in _INLINE:
+                yield from collected.flush(element.getparent())
+            collected.links -= element.tag == "a"
+            collected.add(element.tail)
+            continue
+        if element.tag not in _INLINE:
+            yield from collected.flush(element)
+        collected.links += element.tag == "a"
+        if _is_outside(element):
+            walk.skip_subtree()  # its end, and with it the text after it, still comes
+        else:
+            collected.add(element.text)
+    yield from collected.flush(None)
+
+
+def residual_digest(found: Iterable[Block], main: str) -> str | None:
+    """Return the digest of the prose that the main text lacks, or None when it lacks none."""
+    said = f" {' '.join(comparable(main))} "
+    lacking = [block.text for block in found if is_prose(block) and not _is_in(block.text, said)]
+    if not lacking:
+        return None
+    steady = "\n".join(" ".join(comparable(_without_volatile(text))) for text in lacking)
+    return sha256_id(steady.encode("utf-8"))
+
+
+def is_prose(block: Block) -> bool:
+    """Tell whether a block has at least `PROSE_WORDS` words outside links; numbers and dates are not words."""
+    return size_in_words(word for word in comparable(block.unlinked) if _is_word(word)) >= PROSE_WORDS
+
+
+def as_markdown(found: Iterable[Block]) -> str:
+    """Return blocks as Markdown paragraphs, headings and list items."""
+    return "\n\n".join(_MARKS.get(block.tag, "") + block.text for block in found)
+
+
+def comparable(text: str) -> list[str]:
+    """Return the tokens of a text without the invisible characters that the extractor removes."""
+    return tokens(_INVISIBLE.sub("", text))
+
+
+def size_in_words(words: Iterable[str]) -> float:
+    """Count words; a character of a script without spaces is half a word."""
+    return sum(0.5 if is_unspaced(word) else 1.0 for word in words)
+
+
+_MARKS = {**{tag: "#" * level + " " for level, tag in enumerate(HEADINGS, 1)}, "li": "- "}
+
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+
+_CALENDAR = frozenset(
+    "monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri sat sun"
+    " january february march april may june july august september october november december"
+    " jan feb mar apr jun jul aug sep sept oct nov dec am pm utc gmt".split()
+)
+
+_DATE = (
+    rf"(?:\d{{4}}-\d{{2}}-\d{{2}}|\d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}}"
+    rf"|\d{{1,2}}\.? (?:{'|'.join(_CALENDAR)})\.? \d{{4}}|(?:{'|'.join(_CALENDAR)})\.? \d{{1,2}},? \d{{4}})"
+)
+# What differs between two visits to one page, and by what it is known. A date alone is a statement ("closed on
+# 3 June"), and so is an hour ("opens at 9:00"): a time stamp is a date with an hour, or a time to the second.
+_VOLATILE = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"(?:\b(?:{'|'.join(_CALENDAR)})\b,? )?\b{_DATE}(?:,? at |,? |t)\d{{1,2}}:\d{{2}}(?::\d{{2}})?[\d.]*",
+        rf"\b(?:(?:{'|'.join(_CALENDAR)})\b[,.]? )*\d{{1,2}}:\d{{2}}:\d{{2}}[\d.]*",
+        r"\b\d+(?:\.\d+)? ?(?:ms|milliseconds?|s|secs?|seconds?|(?:minutes?|hours?|days?) ago)\b",
+        r"\b(?=\w*\d)(?=\w*[a-z])[\w-]{16,}",  # tokens, request ids, UUIDs
+    )
+)
+
+
+def _without_volatile(text: str) -> str:
+    for pattern in _VOLATILE:
+        text = pattern.sub(" ", text)
+    return text
+
+
+def _is_word(token: str) -> bool:
+    return token not in _CALENDAR and not any(map(str.isdigit, token))
+
+
+def _is_in(text: str, said: str) -> bool:
+    return f" {' '.join(comparable(text))} " in said
+
+
+def _is_outside(element: Element) -> bool:
+    if element.tag in _OUTSIDE:
+        return True
+    return bool(element.attrib) and (element.get("role") in _OUTSIDE_ROLES or is_hidden(element))
+
+
+class _Collected:
+    """The block that is being put together."""
+
+    def __init__(self) -> None:
+        self.tag = "p"
+        self.links = 0
+        self._parts: list[str] = []
+        self._unlinked: list[str] = []
+
+    def add(self, text: str | None) -> None:
+        if text:
+            self._parts.append(text)
+            if not self.links:
+                self._unlinked.append(text)
+
+    def flush(self, next_holder: Element | None) -> Iterator[Block]:
+        text = " ".join("".join(self._parts).split())
+        if text:
+            yield Block(self.tag, text, " ".join("".join(self._unlinked).split()))
+        self._parts.clear()
+        self._unlinked.clear()
+        self.tag = "p" if next_holder is None else next_holder.tag
