@@ -88,10 +88,10 @@ def render(page: Page, visit: Visit, *, goods: Sequence[Product] = (), links: Se
         _head(page),
         _navigation(visit) if furnished else "",
         _paragraphs("div", 'id="cookie-banner" class="cookie-consent" role="dialog"', COOKIE_BANNER),
-        f"<main>{_article(page)}{_goods(goods, visit)}</main>",
+        f"<main>{_article(page, visit)}{_goods(goods, visit)}</main>",
         _facets(page, visit) if page.category else "",
         _variants(page.product, visit) if page.product and furnished else "",
-        _changing(visit) if (page.duplicates_of or page.key) == "/live" else "",
+        _related(visit) if _is_live(page) else "",
         _link_list("more", links),
         _paragraphs("aside", 'class="sidebar"', SIDEBAR) if furnished else "",
         _paragraphs("footer", 'class="legal"', LEGAL),
@@ -141,9 +141,12 @@ def _paragraphs(tag: str, attributes: str, sentences: Iterable[str]) -> str:
     return f"<{tag} {attributes}>" + "".join(f"<p>{escape(text)}</p>" for text in sentences) + f"</{tag}>"
 
 
-def _article(page: Page) -> str:
-    text = "".join(f"<p>{escape(' '.join(sentences))}</p>\n" for sentences in page.paragraphs)
-    return f"<article><h1>{escape(page.title)}</h1>\n{text}{_properties(page.product)}</article>"
+def _article(page: Page, visit: Visit) -> str:
+    paragraphs = [f"<p>{escape(' '.join(sentences))}</p>" for sentences in page.paragraphs]
+    if _is_live(page):
+        paragraphs = [_timestamp(visit), paragraphs[0], _advertisement(visit), *paragraphs[1:]]
+    text = "\n".join(paragraphs)
+    return f"<article><h1>{escape(page.title)}</h1>\n{text}\n{_properties(page.product)}</article>"
 
 
 def _properties(product: Product | None) -> str:
@@ -190,16 +193,23 @@ def _variants(product: Product, visit: Visit) -> str:
     return _link_list("variants", links)
 
 
-def _changing(visit: Visit) -> str:
-    """Return what the live page shows anew at each fetch."""
-    related = [
-        f"{path}?utm_campaign={visit.token('related')[:6]}" for path, _ in NAVIGATION[visit.count % 5 :][:4]
-    ]
-    sponsor = f'<a href="/p?utm_source=ad-{visit.token("ad")[:8]}">Sponsored offer {visit.count}</a>'
-    return (
-        f'<p class="timestamp">Updated <time>{visit.now}</time></p>'
-        f'<div class="ad-slot">{sponsor}</div>{_link_list("related", related)}'
-    )
+def _is_live(page: Page) -> bool:
+    """Tell whether this is the page, or a copy of it, that looks different at each fetch."""
+    return (page.duplicates_of or page.key) == "/live"
+
+
+def _timestamp(visit: Visit) -> str:
+    return f'<p class="timestamp">Updated <time>{visit.now}</time></p>'
+
+
+def _advertisement(visit: Visit) -> str:
+    link = f"/p?utm_source=ad-{visit.token('ad')[:8]}"
+    return f'<div class="ad-slot"><a href="{link}">Sponsored offer {visit.count}</a></div>'
+
+
+def _related(visit: Visit) -> str:
+    chosen = NAVIGATION[visit.count % 5 :][:4]
+    return _link_list("related", [f"{path}?utm_campaign={visit.token('related')[:6]}" for path, _ in chosen])
 
 
 def _link_list(name: str, links: Sequence[str]) -> str:
