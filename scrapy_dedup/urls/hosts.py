@@ -1,0 +1,253 @@
+"""Which rules hold for a host: patterns are read and checked as a whole, then looked up.
+
+Patterns are ``shop.example`` (this host), ``*.shop.example`` (its subdomains) and ``.shop.example`` (both),
+each with an optional ``:port``. They apply from the widest to the exact host, and for one host those with a
+port after those without; each overrides the keys that it names, and path scopes add up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from scrapy_dedup.urls import paths
+from scrapy_dedup.urls.authority import DEFAULT_PORTS, normal_host, split_authority
+from scrapy_dedup.urls.decision import Change
+from scrapy_dedup.urls.domains import is_public_suffix, site_of
+from scrapy_dedup.urls.paths import Glob
+from scrapy_dedup.urls.rules import Rules, Table, problems_of_host
+
+_MAX_HOST_LENGTH = 254  # a DNS name has at most 253 characters (RFC 1035 2.3.4) and perhaps a final dot
+_MAX_COMBINATIONS = 1024  # of path scopes, for each host
+_ALIASES = ("scheme_alias", "www_alias")
+
+
+class HostPattern(NamedTuple):
+    """A host pattern as parsed; ``covers`` says whether the host, its subdomains or both are meant."""
+
+    host: str
+    port: int | None
+    covers_host: bool
+    covers_subdomains: bool
+
+    @classmethod
+    def parse(cls, text: str) -> HostPattern:
+        """Read a pattern.
+
+        >>> HostPattern.parse("*.Shop.example:8080")
+        HostPattern(host='shop.example', port=8080, covers_host=False, covers_subdomains=True)
+
+        Raises:
+            ValueError: it is no pattern; the message says why.
+        """
+        below = text.startswith("*.")
+        both = text.startswith(".")
+        try:
+            raw = split_authority(text[2 * below + both :])
+            host = normal_host(raw.host).removesuffix(".")
+            port = int(raw.port[1:]) if raw.port[1:] else None
+        except ValueError as error:
+            msg = "is no host pattern like 'shop.example', '*.shop.example' or '.shop.example', with or without ':port'"
+            raise ValueError(msg) from error
+        if raw.userinfo or "*" in host or "/" in text or not host:
+            msg = "is no host pattern: '*' stands for whole subdomains only; no scheme, user or path"
+            raise ValueError(msg)
+        if (below or both) and is_public_suffix(host):
+            msg = f"covers the public suffix {host!r}, and so the sites of unrelated owners"
+            raise ValueError(msg)
+        return cls(host, port, not below, below or both)
+
+
+@dataclass(frozen=True, slots=True)
+class PathScope:
+    """Rules that hold below a path only."""
+
+    glob: Glob
+    table: Table
+
+
+class Place(NamedTuple):
+    """All that is known about a host before a URL's path is looked at.
+
+    Attributes:
+        scheme, host, port: those of the key, after the aliases.
+        rules: the rules of the host outside every path scope.
+        scopes: the rules that depend on the path.
+        policy_id: digest of the preset and of the rules that apply here.
+    """
+
+    scheme: str
+    host: str
+    port: int | None
+    rules: Rules
+    scopes: Scopes | None
+    policy_id: str
+
+
+class Scopes:
+    """The path scopes of one host: finds the rules that hold for a path, and builds each combination once."""
+
+    def __init__(self, host_table: Mapping[str, Any], scopes: Sequence[PathScope]) -> None:
+        self._host_table = dict(host_table)
+        self._scopes = sorted(scopes, key=lambda scope: scope.glob.specificity)
+        self._rules: dict[tuple[int, ...], Rules] = {}
+
+    def rules(self, path: str) -> Rules:
+        """Return the rules for a path in normal form; the scope with the longest pattern has the last
+        word.
+        """
+        covering = tuple([number for number, scope in enumerate(self._scopes) if scope.glob.matches(path)])
+        if covering not in self._rules:
+            if len(self._rules) >= _MAX_COMBINATIONS:
+                self._rules.clear()
+            table = dict(self._host_table)
+            for number in covering:
+                table.update(self._scopes[number].table)
+            self._rules[covering] = Rules.from_table(table)
+        return self._rules[covering]
+
+
+def pattern_problems(hosts: Mapping[object, object]) -> Iterator[str]:
+    """Yield a sentence for each fault in a table of host patterns."""
+    seen: dict[HostPattern, str] = {}
+    for text, table in hosts.items():
+        where = f"hosts[{text!r}]"
+        yield from problems_of_host(table, where)
+        if not isinstance(text, str):
+            yield f"{where}: the host pattern must be text"
+            continue
+        try:
+            pattern = HostPattern.parse(text)
+        except ValueError as error:
+            yield f"{where} {error}"
+            continue
+        if pattern in seen:
+            yield f"{where} is the same pattern as {seen[pattern]!r}"
+        seen.setdefault(pattern, text)
+        if pattern.port is not None and isinstance(table, dict):
+            yield from (
+                f"{where}.{key} joins hosts on any port, so its pattern cannot name one"
+                for key in _ALIASES
+                if key in table
+            )
+
+
+class HostRules:
+    """The rules of all hosts of a policy, ready to be looked up."""
+
+    def __init__(self, preset_id: str, defaults: Table, hosts: Mapping[str, Table]) -> None:
+        self._preset_id = preset_id
+        self.default_policy_id = digest_id(preset_id, {})
+        self._defaults = defaults
+        self._by_host: dict[str, list[tuple[HostPattern, Table]]] = defaultdict(list)
+        for text, table in hosts.items():
+            pattern = HostPattern.parse(text)
+            self._by_host[pattern.host].append((pattern, table))
+        for rows in self._by_host.values():
+            rows.sort(
+                key=lambda row: (
+                    row[0].covers_host,
+                    row[0].covers_subdomains is False,
+                    row[0].port is not None,
+                )
+            )
+        self._by_host = dict(self._by_host)
+
+    def place(self, scheme: str, host: str, port: int | None) -> Place:
+        """Return the place that a URL's scheme, host and port (None for the default) lead to."""
+        name = host.removesuffix(".")
+        twins = _www_twins(name)
+        hosts = twins if twins and self._flag("www_alias", twins) else (name,)
+        ports: tuple[int, ...] = (DEFAULT_PORTS[scheme] if port is None else port,)
+        if port is None and self._flag("scheme_alias", hosts):
+            scheme, ports = "https", tuple(DEFAULT_PORTS.values())
+        table, scopes = self._merged([(host, port) for host in hosts for port in ports])
+        policy_id = digest_id(self._preset_id, {**table, "paths": scopes} if scopes else table)
+        base = {**self._defaults, **table}
+        found = Scopes(base, [_scope(row) for row in scopes]) if scopes else None
+        return Place(scheme, hosts[0] + host[len(name) :], port, Rules.from_table(base), found, policy_id)
+
+    def _flag(self, key: str, hosts: Sequence[str]) -> bool:
+        table, _ = self._merged([(host, None) for host in hosts])
+        return bool(table.get(key))
+
+    def _merged(self, addresses: Sequence[tuple[str, int | None]]) -> tuple[Table, list[Table]]:
+        merged: Table = {}
+        scopes: list[Table] = []
+        for host, port in addresses:
+            for table in self._layers(host, port):
+                merged.update(table)
+                scopes.extend(scope for scope in table.get("paths", ()) if scope not in scopes)
+        merged.pop("paths", None)
+        return merged, scopes
+
+    def _layers(self, host: str, port: int | None) -> Iterator[Table]:
+        if not self._by_host or len(host) > _MAX_HOST_LENGTH:
+            return
+        labels = host.split(".")
+        for start in range(len(labels) - 1, -1, -1):
+            exact = start == 0
+            for pattern, table in self._by_host.get(".".join(labels[start:]), ()):
+                if pattern.port in (None, port) and (
+                    pattern.covers_host if exact else pattern.covers_subdomains
+                ):
+                    yield table
+
+
+def _scope(table: Table) -> PathScope:
+    return PathScope(Glob(table["path"]), {key: value for key, value in table.items() if key != "path"})
+
+
+def _www_twins(host: str) -> tuple[str, str] | None:
+    """Return a host without and with ``www.``; None where the bare one would be a suffix (``www.com``)."""
+    bare = host.removeprefix("www.")
+    return (bare, f"www.{bare}") if site_of(bare) else None
+
+
+def digest_id(preset_id: str, rules: object) -> str:
+    """Return the id of a preset together with rules: the preset and 16 digits of their canonical JSON."""
+    text = json.dumps([preset_id, rules], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"{preset_id}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def settle_path(place: Place, path: str) -> tuple[str, Rules, tuple[Change, ...]]:
+    """Apply the path rules of a place until nothing changes; return the path, the rules for it and what they
+    did.
+
+    Rules can move a path into another scope, and the scope that counts is that of the path that results: so
+    the key of a key is found under the same rules. Each round makes the path shorter or folds more of it, so
+    it ends.
+    """
+    changes: list[Change] = []
+    while True:
+        rules = place.scopes.rules(path) if place.scopes else place.rules
+        edited = path
+        for edit in _PATH_EDITS:
+            before, (edited, change) = edited, edit(edited, rules)
+            if edited != before and change not in changes:
+                changes.append(change)
+        if edited == path:
+            return path, rules, tuple(changes)
+        path = edited
+
+
+def _fold_case(path: str, rules: Rules) -> tuple[str, Change]:
+    return (paths.lower_case(path) if rules.path_case == "lower" else path), Change("path_case")
+
+
+def _leave_out_index(path: str, rules: Rules) -> tuple[str, Change]:
+    edited = paths.without_index(path, rules.index_files) if rules.index_files else path
+    return edited, Change("index_file", path[len(edited) :])
+
+
+def _collapse_slash(path: str, rules: Rules) -> tuple[str, Change]:
+    return (paths.collapse_slash(path) if rules.trailing_slash == "collapse" else path), Change(
+        "trailing_slash"
+    )
+
+
+_PATH_EDITS = (_fold_case, _leave_out_index, _collapse_slash)

@@ -1,0 +1,144 @@
+"""`UrlPolicy`: a preset and rules for hosts, and what they decide about a URL."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from scrapy_dedup.errors import ConfigError
+from scrapy_dedup.urls.decision import UrlDecision
+from scrapy_dedup.urls.hosts import HostRules, digest_id, pattern_problems
+from scrapy_dedup.urls.rules import plain, suggestion
+from scrapy_dedup.urls.steps import CONSERVATIVE, PRESETS, decide_by_steps
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MAX_RULE_FILE_BYTES = (
+    1_000_000  # a hundred times the largest rule file seen; a bound for files that nobody has to trust
+)
+_SPEC_KEYS = ("preset", "hosts")
+
+
+class UrlPolicy:
+    """Decides about URLs: the same answer for the same URL, always, without a network and without state.
+
+    >>> policy = UrlPolicy.preset("standard", hosts={"shop.example": {"allow": ["page"]}})
+    >>> decision = policy.decide("https://Shop.example/shoes/?page=2&color=red&utm_source=mail")
+    >>> decision.key
+    'https://shop.example/shoes?page=2'
+    >>> decision.fetch_url
+    'https://Shop.example/shoes/?page=2'
+    """
+
+    def __init__(
+        self, preset: str = "standard", hosts: Mapping[str, Any] | None = None, source: str = "rules"
+    ) -> None:
+        """Check the rules and prepare them.
+
+        Raises:
+            ConfigError: with every problem that was found.
+        """
+        spec = plain({"preset": preset, "hosts": {} if hosts is None else hosts})
+        problems = list(_problems(spec))
+        if problems:
+            raise ConfigError(problems, source)
+        self.name = preset
+        self._preset = PRESETS[preset]
+        self._tables = spec["hosts"]
+        self._hosts = HostRules(self._preset.preset_id, self._preset.defaults, self._tables)
+        self._no_hosts = HostRules(CONSERVATIVE.preset_id, CONSERVATIVE.defaults, {})
+        self.policy_id = digest_id(self._preset.preset_id, self._tables)
+
+    @classmethod
+    def preset(cls, name: str, hosts: Mapping[str, Any] | None = None) -> UrlPolicy:
+        """Return the policy of a preset, "standard" or "conservative", with rules for hosts."""
+        return cls(name, hosts)
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any], source: str = "rules") -> UrlPolicy:
+        """Return the policy that `spec` describes.
+
+        Raises:
+            ConfigError: with every problem that was found.
+        """
+        unknown = [
+            f"unknown key {key!r}{suggestion(key, _SPEC_KEYS)}" for key in spec if key not in _SPEC_KEYS
+        ]
+        preset, hosts = spec.get("preset", "standard"), spec.get("hosts", {})
+        if unknown:
+            raise ConfigError([*unknown, *_problems(plain({"preset": preset, "hosts": hosts}))], source)
+        return cls(preset, hosts, source)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], hosts: Mapping[str, Any] | None = None) -> UrlPolicy:
+        """Return the policy of a TOML file: ``preset = "standard"`` and ``[hosts."shop.example"]`` tables.
+
+        Args:
+            path: the file.
+            hosts: further rules; for a pattern that the file has too they override the keys that they name.
+
+        Raises:
+            ConfigError: with every problem that was found; its source is the path.
+        """
+        spec = _read_toml(Path(path))
+        of_file = spec.get("hosts", {})
+        if hosts and isinstance(of_file, dict):
+            spec["hosts"] = {
+                **of_file,
+                **{pattern: _over(of_file.get(pattern), table) for pattern, table in hosts.items()},
+            }
+        return cls.from_spec(spec, source=str(path))
+
+    def spec(self) -> dict[str, Any]:
+        """Return the policy as plain JSON, from which `from_spec` builds it again."""
+        return {"preset": self._preset.name, "hosts": plain(self._tables)}
+
+    def decide(self, url: str) -> UrlDecision:
+        """Decide about one URL; never raises for any text."""
+        return decide_by_steps(url, self._preset, self._hosts)
+
+    def conservative_key(self, url: str) -> str:
+        """Return the key of a URL under the conservative preset alone, without rules for hosts."""
+        return decide_by_steps(url, CONSERVATIVE, self._no_hosts).key
+
+    def drops_facets(self, url: str) -> bool:
+        """Tell whether the rules of the host would leave out, or refuse, a facet parameter of a URL."""
+        return any(change.rule == "facet" for change in self.decide(url).changes)
+
+
+def _over(below: object, above: object) -> object:
+    return {**below, **above} if isinstance(below, Mapping) and isinstance(above, Mapping) else above
+
+
+def _problems(spec: Mapping[str, Any]) -> Iterator[str]:
+    preset, hosts = spec["preset"], spec["hosts"]
+    if not isinstance(preset, str) or preset not in PRESETS:
+        known = ", ".join(sorted(PRESETS))
+        yield f"preset must be one of {known}, not {preset!r}{suggestion(preset, PRESETS)}"
+    if isinstance(hosts, dict):
+        yield from pattern_problems(hosts)
+    else:
+        yield f"hosts must be a table of host patterns, not {type(hosts).__name__}"
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        if not path.is_file():
+            raise ConfigError(["there is no such file"], str(path))
+        with path.open("rb") as file:
+            data = file.read(MAX_RULE_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise ConfigError([f"the rule file cannot be read: {error}"], str(path)) from error
+    if len(data) > MAX_RULE_FILE_BYTES:
+        raise ConfigError([f"the rule file is larger than {MAX_RULE_FILE_BYTES:,} bytes"], str(path))
+    try:
+        tables: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError([f"the rule file is no TOML: {error}"], str(path)) from error
+    return tables
