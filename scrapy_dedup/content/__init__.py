@@ -1,6 +1,7 @@
 """Content: the text of a page, what identifies it, and whether it can serve as evidence.
 
-`extract` itself lives in `scrapy_dedup.content.extract`, which loads the extractors; what is named here does not.
+`extract` itself lives in `scrapy_dedup.content.extract`, which loads the extractors; what is named here does
+not.
 """
 
 from scrapy_dedup.content.digest import normalized_digest, sha256_id, text_digest

@@ -1,8 +1,8 @@
 """The visible text of a page block by block, and the prose among it that the main text lacks.
 
 The extractor can lose a section. Then two pages have the same main text and still are not the same page. What
-tells them apart is the *residual prose*: blocks of at least `PROSE_WORDS` words outside landmarks and links that
-are absent from the main text. What changes at every visit (`_VOLATILE`) does not count as a difference.
+tells them apart is the *residual prose*: blocks of at least `PROSE_WORDS` words outside landmarks and links
+that are absent from the main text. What changes at every visit (`_VOLATILE`) does not count as a difference.
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ from scrapy_dedup.near.shingles import is_unspaced, tokens
 # Labels, buttons and bylines are shorter; a sentence that says something is rarely so.
 PROSE_WORDS = 8
 
-_INLINE = frozenset(
-    "a abbr acronym b bdi bdo big br cite code data del dfn em font i ins kbd label mark q rp rt ruby s samp small"
-    " span strike strong sub sup time tt u var wbr".split()
+
+def _names(spelled: str) -> frozenset[str]:
+    return frozenset(spelled.split())
+
+
+_INLINE = _names(
+    "a abbr acronym b bdi bdo big br cite code data del dfn em font i ins kbd label mark q rp rt ruby s"
+    " samp small span strike strong sub sup time tt u var wbr"
 )
-_OUTSIDE = frozenset(
-    "nav header footer aside script style template noscript noframes head title svg math select option datalist"
-    " button textarea input iframe object embed video audio canvas dialog".split()
+_OUTSIDE = _names(
+    "nav header footer aside script style template noscript noframes head title svg math select option"
+    " datalist button textarea input iframe object embed video audio canvas dialog"
 )
-_OUTSIDE_ROLES = frozenset(
-    "navigation banner contentinfo complementary search dialog alertdialog menu menubar toolbar".split()
+_OUTSIDE_ROLES = _names(
+    "navigation banner contentinfo complementary search dialog alertdialog menu menubar toolbar"
 )
 
 
@@ -70,7 +75,7 @@ def blocks(root: Element) -> Iterator[Block]:
 
 
 def residual_digest(found: Iterable[Block], main: str) -> str | None:
-    """Return the digest of the prose that the main text lacks, or None when it lacks none."""
+    """Return the digest of the prose that the main text lacks; None says that it lacks none."""
     said = f" {' '.join(comparable(main))} "
     lacking = [block.text for block in found if is_prose(block) and not _is_in(block.text, said)]
     if not lacking:
@@ -103,23 +108,25 @@ _MARKS = {**{tag: "#" * level + " " for level, tag in enumerate(HEADINGS, 1)}, "
 
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 
-_CALENDAR = frozenset(
+_CALENDAR = _names(
     "monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri sat sun"
     " january february march april may june july august september october november december"
-    " jan feb mar apr jun jul aug sep sept oct nov dec am pm utc gmt".split()
+    " jan feb mar apr jun jul aug sep sept oct nov dec am pm utc gmt"
 )
 
+_NAMED = "|".join(sorted(_CALENDAR))
 _DATE = (
     rf"(?:\d{{4}}-\d{{2}}-\d{{2}}|\d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}}"
-    rf"|\d{{1,2}}\.? (?:{'|'.join(_CALENDAR)})\.? \d{{4}}|(?:{'|'.join(_CALENDAR)})\.? \d{{1,2}},? \d{{4}})"
+    rf"|\d{{1,2}}\.? (?:{_NAMED})\.? \d{{4}}|(?:{_NAMED})\.? \d{{1,2}},? \d{{4}})"
 )
-# What differs between two visits to one page, and by what it is known. A date alone is a statement ("closed on
-# 3 June"), and so is an hour ("opens at 9:00"): a time stamp is a date with an hour, or a time to the second.
+# What differs between two visits to one page, and by what it is known. A date alone is a statement ("closed
+# on 3 June"), and so is an hour ("opens at 9:00"): a time stamp is a date with an hour, or a time to the
+# second.
 _VOLATILE = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"(?:\b(?:{'|'.join(_CALENDAR)})\b,? )?\b{_DATE}(?:,? at |,? |t)\d{{1,2}}:\d{{2}}(?::\d{{2}})?[\d.]*",
-        rf"\b(?:(?:{'|'.join(_CALENDAR)})\b[,.]? )*\d{{1,2}}:\d{{2}}:\d{{2}}[\d.]*",
+        rf"(?:\b(?:{_NAMED})\b,? )?\b{_DATE}(?:,? at |,? |t)\d{{1,2}}:\d{{2}}(?::\d{{2}})?[\d.]*",
+        rf"\b(?:(?:{_NAMED})\b[,.]? )*\d{{1,2}}:\d{{2}}:\d{{2}}[\d.]*",
         r"\b\d+(?:\.\d+)? ?(?:ms|milliseconds?|s|secs?|seconds?|(?:minutes?|hours?|days?) ago)\b",
         r"\b(?=\w*\d)(?=\w*[a-z])[\w-]{16,}",  # tokens, request ids, UUIDs
     )

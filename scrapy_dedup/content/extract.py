@@ -1,9 +1,9 @@
 """From the bytes of a page to its text, in two channels.
 
 *main* is what trafilatura takes for the text of the page; it is stored and hashed as it is. *visible* is all
-text that a visitor sees (resiliparse); it guards main, which can come from invisible data, can be missing, and
-can lack sections. The trafilatura option ``deduplicate`` is never used: it makes the text of a page depend on
-the pages before it.
+text that a visitor sees (resiliparse); it guards main, which can come from invisible data, can be missing,
+and can lack sections. The trafilatura option ``deduplicate`` is never used: it makes the text of a page
+depend on the pages before it.
 
 Flags of an extraction:
     charset_suspect: valid UTF-8 declared as a single-byte charset; read as UTF-8.
@@ -37,7 +37,8 @@ from scrapy_dedup.content.page import Decoded, Element, decode, parse, prepare
 from scrapy_dedup.near.simhash import SCHEME, simhash
 from scrapy_dedup.records import Text
 
-# On 218 real pages the median share was 1.0 and the 5th percentile 0.996; text from embedded data is far below.
+# On 218 real pages the median share was 1.0 and the 5th percentile 0.996; text from embedded data is far
+# below.
 MIN_VISIBLE_SHARE = 0.9
 
 # Scripts without a source that are data.
@@ -47,8 +48,8 @@ _DATA_SCRIPTS = frozenset({"application/ld+json", "application/json", "text/temp
 def extract(payload: Payload, options: ExtractOptions) -> Extraction:
     """Return the text of a page and what the page states about itself.
 
-    Never raises for any payload: what went wrong is the extraction's ``failure``. Takes seconds for each megabyte
-    in the worst case and does not limit its own time.
+    Never raises for any payload: what went wrong is the extraction's ``failure``. Takes seconds for each
+    megabyte in the worst case and does not limit its own time.
     """
     digest = sha256_id(payload.body)
     if len(payload.body) > options.max_input_bytes:
@@ -60,7 +61,7 @@ def extract(payload: Payload, options: ExtractOptions) -> Extraction:
         return _extract(digest, decoded, payload.url, options)
     except RecursionError:
         return Extraction(digest, failure="recursion", flags=decoded.flags)
-    except Exception as error:  # noqa: BLE001  the libraries raise what they like; one page must not end a worker
+    except Exception as error:  # noqa: BLE001  libraries raise anything; a page must not end a worker
         return Extraction(
             digest, failure=f"parser: {type(error).__name__}: {error}"[:300], flags=decoded.flags
         )

@@ -1,8 +1,8 @@
 """What a page states about itself, each value with the place that states it.
 
-trafilatura reads metadata too, but it does not say where a value stands, and it guesses dates from the text and
-the URL. A guess is not a statement; here a value is taken as found or not at all. The places for each field are
-rows of `PLACES`, the best first.
+trafilatura reads metadata too, but it does not say where a value stands, and it guesses dates from the text
+and the URL. A guess is not a statement; here a value is taken as found or not at all. The places for each
+field are rows of `PLACES`, the best first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from scrapy_dedup.records import Sourced
 
 MAX_VALUE_CHARS = 1_000
 
-# A page can hold any amount of JSON-LD of any depth; descriptions of the page itself are small and near the top.
+# A page can hold any amount of JSON-LD of any depth; descriptions of the page itself are small and near the
+# top.
 MAX_JSON_CHARS = 500_000
 MAX_JSON_NODES = 500
 
@@ -161,8 +162,8 @@ def _of_json(source: str) -> Iterator[tuple[str, str]]:
             yield f"json-ld:{name}", _as_text(node.get(name))
 
 
-def _page_nodes(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield the objects that describe the page: at the top, in a list, in a ``@graph`` or as a main entity."""
+def _page_nodes(document: object) -> Iterator[dict[str, Any]]:
+    """Yield the objects that describe the page: top ones, those of a ``@graph``, a main entity."""
     queue = [document]
     for _ in range(MAX_JSON_NODES):
         if not queue:
@@ -178,7 +179,7 @@ def _page_nodes(document: Any) -> Iterator[dict[str, Any]]:
             queue.extend(node[key] for key in ("@graph", "mainEntity") if key in node)
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     """Return a JSON-LD value as text: a string, the name of a thing, or several of them."""
     if isinstance(value, str):
         return value

@@ -1,14 +1,15 @@
 """A page as a tree: its bytes decoded, parsed, and rid of what the extractors would trip over.
 
-We parse the page ourselves. The extractor's own loader knows neither the HTTP charset nor a page nested deeper
-than 256 elements, and it rejects fragments that lack ``<html>``. Then the tree is prepared (`PREPARATIONS`):
-what no visitor sees is dropped, so is what a site repeats around its text, and sections get rid of ids that
-would make the extractor throw them away.
+We parse the page ourselves. The extractor's own loader knows neither the HTTP charset nor a page nested
+deeper than 256 elements, and it rejects fragments that lack ``<html>``. Then the tree is prepared
+(`PREPARATIONS`): what no visitor sees is dropped, so is what a site repeats around its text, and sections
+get rid of ids that would make the extractor throw them away.
 """
 
 from __future__ import annotations
 
 import codecs
+import functools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -40,9 +41,10 @@ class Decoded:
 def decode(payload: Payload) -> Decoded:
     """Return the text of a payload.
 
-    The crawler's encoding is used, with one exception: a body that has bytes above 127 and is valid UTF-8 to the
-    last one, but declared as a single-byte charset, is UTF-8 (flag ``charset_suspect``). NUL characters are
-    dropped, as HTML parsers do. An encoding that decodes nothing (flag ``charset_unusable``) gives way to UTF-8.
+    The crawler's encoding is used, with one exception: a body that has bytes above 127 and is valid UTF-8 to
+    the last one, but declared as a single-byte charset, is UTF-8 (flag ``charset_suspect``). NUL characters
+    are dropped, as HTML parsers do. An encoding that decodes nothing (flag ``charset_unusable``) gives way
+    to UTF-8.
     """
     if _is_mislabelled(payload):
         return Decoded(_cleaned(payload.body.decode("utf-8")), ("charset_suspect",))
@@ -55,7 +57,8 @@ def decode(payload: Payload) -> Decoded:
 def parse(text: str) -> Element | None:
     """Return the root of the page's tree, or None when there is nothing to parse.
 
-    Comments and processing instructions are left out. Elements nested deeper than 2,048 are cut off by the parser.
+    Comments and processing instructions are left out. Elements nested deeper than 2,048 are cut off by the
+    parser.
     """
     # A parser for each page: the libxml2 dictionary of a parser keeps every name that it ever saw.
     parser = lxml.html.HTMLParser(
@@ -134,6 +137,8 @@ _CALLOUT = re.compile(
     r"\b(?:admonition|callout|starlight-aside|note|notice|tip|hint|important|caution|warning|danger)\b"
 )
 
+_PERMALINKS = frozenset({"\u00b6", "#", "\u00a7", "\U0001f517"})  # pilcrow, hash, section sign, link
+
 _MAIN_AREA = lxml.etree.XPath("boolean(ancestor::main|ancestor::article|ancestor::*[@role='main'])")
 
 
@@ -145,6 +150,11 @@ def _keep_callouts(root: Element) -> None:
             aside.tag = "div"
             for name in ("class", "id", "role"):
                 aside.attrib.pop(name, None)
+
+
+def _drop_permalinks(root: Element) -> None:
+    """Drop the sign that documentation tools put behind each heading to link to it."""
+    _drop(link for link in root.iter("a") if link.text in _PERMALINKS and link.getparent().tag in HEADINGS)
 
 
 def _unhide_sections(root: Element) -> None:
@@ -197,7 +207,12 @@ def _is_around(element: Element) -> bool:
     if element.tag not in _CONTAINERS:
         return False
     names = f"{element.get('id', '')} {element.get('class', '')}".split()
-    return any(_AROUND_TEXT.fullmatch(name) for name in names)
+    return any(map(_is_around_text, names))
+
+
+@functools.lru_cache(maxsize=8192)
+def _is_around_text(name: str) -> bool:
+    return _AROUND_TEXT.fullmatch(name) is not None
 
 
 def _drop(elements: Iterator[Element]) -> None:
@@ -209,6 +224,7 @@ def _drop(elements: Iterator[Element]) -> None:
 # The order matters: callouts and slugged sections are saved before anything is dropped.
 PREPARATIONS: tuple[Callable[[Element], None], ...] = (
     _keep_callouts,
+    _drop_permalinks,
     _unhide_sections,
     _drop_unseen,
     _drop_surroundings,

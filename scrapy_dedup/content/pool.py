@@ -24,6 +24,7 @@ from multiprocessing.connection import Connection
 
 from scrapy_dedup.content.digest import sha256_id
 from scrapy_dedup.content.extraction import Extraction, ExtractOptions, Payload, Reply, Request
+from scrapy_dedup.errors import DedupError
 
 # Hashing more than this takes the event loop's thread longer than handing the body over.
 DIGEST_HERE_MAX_BYTES = 1_000_000
@@ -37,18 +38,19 @@ START_TIMEOUT_S = 120.0
 # Failures that another attempt may not have; they are not cached.
 PASSING_FAILURES = frozenset({"time_limit", "worker_died"})
 
-# The child gets the import path of this process, so that it finds what this process found, and no main script.
+# The child gets the import path of this process, so that it finds what this process found, and no main
+# script.
 _NURSERY = (
     "import sys; sys.path[:] = sys.argv[2:]; "
     "from scrapy_dedup.content.worker import run_nursery; run_nursery(int(sys.argv[1]))"
 )
 
 
-class WorkerDied(Exception):
+class WorkerDiedError(DedupError):
     """The worker ended before it answered."""
 
 
-class TimeLimitPassed(Exception):
+class TimeLimitError(DedupError):
     """The worker did not answer in time."""
 
 
@@ -107,7 +109,7 @@ class ExtractionPool:
             self._threads.submit(self._crew.hire_ahead)
 
     async def extract(self, payload: Payload) -> Extraction:
-        """Return what is in a payload; equal payloads are extracted once, also when they arrive together.
+        """Return what is in a payload; equal payloads are extracted once, even if they arrive together.
 
         Never raises for any payload: what went wrong is the extraction's ``failure``. A cancelled caller does
         not cancel the extraction, which others may be waiting for.
@@ -132,7 +134,7 @@ class ExtractionPool:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """End all processes and threads; pages still in work end as "worker_died", waiting ones are cancelled."""
+        """End all processes and threads; pages in work end as "worker_died", waiting ones are cancelled."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -204,7 +206,7 @@ class _Crew:
 
     def hire_ahead(self) -> None:
         """Start one worker and leave it idle."""
-        with contextlib.suppress(WorkerDied):  # the page that needs the worker tries again, and reports it
+        with contextlib.suppress(WorkerDiedError):  # the page that needs it will try again
             self._release(self._nursery.new_worker())
 
     def dismiss(self) -> None:
@@ -220,9 +222,9 @@ class _Crew:
         request = Request(payload.encoding, payload.url, payload.declared_charset, options)
         try:
             reply = self._ask(request, payload.body)
-        except WorkerDied:
+        except WorkerDiedError:
             return Extraction(digest, failure="worker_died")
-        except TimeLimitPassed:
+        except TimeLimitError:
             return Extraction(digest, failure="time_limit")
         return reply.extraction or Extraction(digest, failure="worker_died")
 
@@ -230,19 +232,19 @@ class _Crew:
         """Return the digest of a large body, taken in a worker."""
         try:
             return self._ask(Request(), body).digest
-        except (WorkerDied, TimeLimitPassed):
+        except (WorkerDiedError, TimeLimitError):
             return sha256_id(body)  # costs this thread some time, but an observation needs its digest
 
     def _ask(self, request: Request, body: bytes) -> Reply:
         """Have a worker answer; once more with a new worker if the first one died.
 
         Raises:
-            WorkerDied: twice in a row; the page itself may be what kills.
-            TimeLimitPassed: the worker was killed.
+            WorkerDiedError: twice in a row; the page itself may be what kills.
+            TimeLimitError: the worker was killed.
         """
         try:
             return self._ask_once(request, body)
-        except WorkerDied:
+        except WorkerDiedError:
             self._count("restarts")
             return self._ask_once(request, body)
 
@@ -250,11 +252,11 @@ class _Crew:
         worker = self._take()
         try:
             reply = worker.ask(request, body, self._time_limit_s)
-        except TimeLimitPassed:
+        except TimeLimitError:
             self._count("timeouts")
             worker.kill()
             raise
-        except WorkerDied:
+        except WorkerDiedError:
             worker.end()
             raise
         if worker.served >= self._recycle_after or reply.peak_kb > RETIRE_ABOVE_KB:
@@ -286,34 +288,34 @@ class _Worker:
         """Wait until the process is there.
 
         Raises:
-            WorkerDied: it did not come up.
+            WorkerDiedError: it did not come up.
         """
         self._connection = connection
         self.served = 0
         try:
             if not connection.poll(START_TIMEOUT_S):
-                raise WorkerDied
+                raise WorkerDiedError
             self.pid: int = connection.recv()
-        except (EOFError, OSError, WorkerDied) as error:
+        except (EOFError, OSError, WorkerDiedError) as error:
             connection.close()
-            raise WorkerDied from error
+            raise WorkerDiedError from error
 
     def ask(self, request: Request, body: bytes, time_limit_s: float) -> Reply:
         """Return the answer to one request.
 
         Raises:
-            TimeLimitPassed: the worker is still at it.
-            WorkerDied: it will never answer.
+            TimeLimitError: the worker is still at it.
+            WorkerDiedError: it will never answer.
         """
         self.served += 1
         try:
             self._connection.send(request)
             self._connection.send_bytes(body)
             if not self._connection.poll(time_limit_s):
-                raise TimeLimitPassed
+                raise TimeLimitError
             reply: Reply = self._connection.recv()
         except (EOFError, OSError) as error:
-            raise WorkerDied from error
+            raise WorkerDiedError from error
         return reply
 
     def end(self) -> None:
@@ -340,7 +342,7 @@ class _Nursery:
         """Return a worker that is ready for its first page.
 
         Raises:
-            WorkerDied: none could be made.
+            WorkerDiedError: none could be made.
         """
         near, far = socket.socketpair()
         with far:
@@ -348,7 +350,7 @@ class _Nursery:
                 self._hand_over(far)
             except OSError as error:
                 near.close()
-                raise WorkerDied from error
+                raise WorkerDiedError from error
         return _Worker(Connection(near.detach()))
 
     def close(self) -> None:
@@ -361,14 +363,13 @@ class _Nursery:
         with self._lock:
             if self._closed:
                 raise ConnectionAbortedError("the pool is closed")
-            if self._process is None or self._process.poll() is not None:
-                self._start()
-            assert self._control is not None
+            if self._control is None or self._process is None or self._process.poll() is not None:
+                self._control = self._start()
             socket.send_fds(self._control, [b"w"], [far.fileno()])
 
-    def _start(self) -> None:
+    def _start(self) -> socket.socket:
         self._stop()
-        self._control, far = socket.socketpair()
+        control, far = socket.socketpair()
         with far:
             self._process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-c", _NURSERY, str(far.fileno()), *sys.path],
@@ -378,6 +379,7 @@ class _Nursery:
                 start_new_session=True,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             )
+        return control
 
     def _stop(self) -> None:
         if self._control is not None:

@@ -15,7 +15,7 @@ from scrapy_dedup.records import Recovery, Validity
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What a spider knows that a real page must hold: a piece of text, a CSS selector that matches, or both."""
+    """What a spider knows that a real page must hold: some text, a match of a CSS selector, or both."""
 
     text: str | None = None
     css: str | None = None
@@ -84,8 +84,10 @@ def judge(facts: ResponseFacts) -> Judgement:
 def is_html(content_type: str | None, body_start: bytes) -> bool:
     """Tell whether a body is HTML by its declared type or, where that says nothing, by its first bytes.
 
-    >>> is_html("text/html; charset=utf-8", b""), is_html(None, b"<!DOCTYPE HTML><p>"), is_html("image/png", b"<html")
-    (True, True, False)
+    >>> is_html("text/html; charset=utf-8", b""), is_html(None, b"<!DOCTYPE HTML><p>")
+    (True, True)
+    >>> is_html("image/png", b"<html>")
+    False
     """
     declared = (content_type or "").partition(";")[0].strip().lower()
     if declared in _HTML_TYPES:

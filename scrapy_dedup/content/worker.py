@@ -6,9 +6,9 @@ them: it would import the user's main script again in every worker, and a script
 would start its crawl again. The nursery has no threads, so that forking it is safe.
 
 The crawl's process holds one end of a control socket. For each worker it sends the nursery one end of a new
-socket pair; the forked worker answers on it, first with its process id, then with one `Reply` for each request.
-Nursery and workers form a session of their own: Ctrl-C in the terminal belongs to the crawl. When the control
-socket closes, which it does however the crawl's process ends, the nursery ends the whole session.
+socket pair; the forked worker answers on it, first with its process id, then with one `Reply` for each
+request. Nursery and workers form a session of their own: Ctrl-C in the terminal belongs to the crawl. When
+the control socket closes, which it does however the crawl's process ends, the nursery ends the whole session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from scrapy_dedup.content.extraction import ExtractOptions, Payload, Reply, Requ
 # Makes the libraries fill their tables before the fork, so that no worker has to.
 _REHEARSAL = Payload(
     b"<html lang='en'><head><title>Rehearsal</title></head><body><main><h1>Rehearsal</h1>"
-    b"<p>Word lists and patterns are read the first time that they are needed, which is now.</p></main></body></html>",
+    b"<p>Word lists and patterns are read the first time that they are needed, which is now.</p>"
+    b"</main></body></html>",
     "utf-8",
     "http://rehearsal.invalid/",
 )

@@ -1,11 +1,13 @@
-r"""Words and shingles of texts as 64-bit hashes, computed for many texts at once without a Python object each.
+r"""Words and shingles of texts as 64-bit hashes, for many texts at once and without a Python object each.
 
-A token is a run of word characters (``\w``: letters, digits, underscore) of the lower-cased NFC text. Scripts that
-are written without spaces have no such runs, so each of their characters is a token of its own (`UNSPACED`), and a
-shingle of three tokens is there a shingle of three characters. Their vowel and tone marks count as characters.
+A token is a run of word characters (``\w``: letters, digits, underscore) of the lower-cased NFC text.
+Scripts that are written without spaces have no such runs, so each of their characters is a token of its own
+(`UNSPACED`), and a shingle of three tokens is there a shingle of three characters. Their vowel and tone
+marks count as characters.
 
-A word's hash is ``mix(sum(value(c_i) * BASE**i))`` and a shingle's ``mix(sum(K_i * word_i))``, all modulo 2**64.
-Every constant is a literal: the values are part of a stored format, and library random streams are not for ever.
+A word's hash is ``mix(sum(value(c_i) * BASE**i))`` and a shingle's ``mix(sum(K_i * word_i))``, all modulo
+2**64. Every constant is a literal: the values are part of a stored format, and library random streams are
+not for ever.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +92,7 @@ def shingle_hashes(texts: Sequence[str]) -> tuple[Hashes, Offsets]:
         Hashes and offsets as `word_hashes` returns them.
     """
     words, bounds = word_hashes(texts)
-    parts = [_shingles(words[start:end]) for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    parts = [_shingles(words[start:end]) for start, end in pairwise(bounds)]
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     return np.concatenate([np.zeros(0, np.uint64), *parts]), offsets
@@ -117,7 +120,7 @@ def _shingles(words: Hashes) -> Hashes:
 
 
 def _token_spans(classes: npt.NDArray[np.uint8]) -> tuple[Offsets, Offsets]:
-    """Return where tokens start and end: at a change of class, and around each character that stands alone."""
+    """Return where tokens start and end: at changes of class, and around characters that stand alone."""
     previous = np.concatenate([np.zeros(1, np.uint8), classes[:-1]])
     changed = classes != previous
     alone = classes == _ALONE

@@ -1,8 +1,8 @@
 """SimHash: 64 bits that differ little between texts that differ little.
 
-Every shingle of three tokens votes with each bit of its hash, as often as it occurs; a bit of the fingerprint is
-set when more than half of the votes are for it. Two fingerprints of unrelated texts differ in about 32 bits; a
-distance of 3 or less means that about 98 % of the shingles are shared.
+Every shingle of three tokens votes with each bit of its hash, as often as it occurs; a bit of the
+fingerprint is set when more than half of the votes are for it. Two fingerprints of unrelated texts differ in
+about 32 bits; a distance of 3 or less means that about 98 % of the shingles are shared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 
 from scrapy_dedup.near.shingles import Hashes, Offsets, shingle_hashes
 
-# Stored beside every fingerprint. A change of tokens, constants or voting is a new scheme with new golden values.
+# Stored beside every fingerprint. A change of tokens, constants or voting is a new scheme with new golden
+# values.
 SCHEME = "simhash64-w3-1"
 
 _EVERY_EIGHTH_BIT = np.uint64(0x0101010101010101)
@@ -26,7 +27,7 @@ def simhash(text: str) -> str:
 
 
 def simhash_batch(texts: Sequence[str]) -> list[str]:
-    """Return the fingerprints of many texts; the same values as one by one, at a fraction of the cost each."""
+    """Return the fingerprints of many texts: the same values as one by one, at a fraction of the cost."""
     return [f"{value:016x}" for value in _vote(*shingle_hashes(texts)).tolist()]
 
 
