@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -77,7 +76,7 @@ def _bodies_that_differ(connection: sa.Connection) -> Iterator[str]:
             yield from _body_problems(row)
 
 
-def _body_problems(row: Any) -> Iterator[str]:
+def _body_problems(row: rows.Row) -> Iterator[str]:
     name = f"The body {codec.unpack_body_id(row['body_id'])}"
     try:
         record = rows.body_record(row)

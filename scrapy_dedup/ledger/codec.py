@@ -158,17 +158,17 @@ def unpack_text(codec: int, data: bytes) -> str:
         raise RecordError("the stored text of a body is damaged") from error
 
 
-def pack_json(value: Any) -> str:
+def pack_json(value: object) -> str:
     """Return compact JSON with sorted keys, escaped for storage."""
     return escape(json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
 
 
-def unpack_json(stored: str) -> Any:
+def unpack_json(stored: str) -> Any:  # noqa: ANN401 - JSON is of any type
     """Return the value that ``pack_json`` was given."""
     return json.loads(unescape(stored))
 
 
-def jsonable(value: Any, depth: int = 0) -> Any:
+def jsonable(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - JSON is of any type
     """Return ``value`` in types that JSON has; whatever JSON cannot say is written as its string.
 
     >>> jsonable({"price": 1.5, "seen": {3}, 4: (1, None), "odd": float("nan")})

@@ -23,11 +23,15 @@ class Sighting:
     ``observation`` carries no body, action, reason or related observation yet; ``text`` is None where
     nothing usable was extracted; ``url_valid`` is False for a URL that must not be a source (credentials,
     a scheme that is not http).
+
+    ``key_reason`` says why the observation stands under another key than the policy's, for example
+    ``facet_by_redirect``. It takes the place of the reason of a text that is kept or reused.
     """
 
     observation: ObservationRecord
     text: Text | None
     url_valid: bool = True
+    key_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,9 @@ class Decision:
     related_observation_id: str | None = None
     note: str | None = None
 
+
+ORDINARY_REASONS = frozenset({"new_text", "revision", "text_equal", "normalized_equal"})
+"""Reasons that the action already implies; all others name something to look at."""
 
 TextKey = tuple[str, str, str]
 """Representation, extractor and a digest (or a URL key): what may be compared at all."""
@@ -147,7 +154,10 @@ def decide(sighting: Sighting, known: Known, *, reuse_normalized: bool) -> Decis
             (the standard policy) or kept (the conservative one).
     """
     case = _Case(sighting, known, reuse_normalized)
-    return next(decision for rule in RULES if (decision := rule(case)) is not None)
+    decision = next(decision for rule in RULES if (decision := rule(case)) is not None)
+    if sighting.key_reason is not None and decision.reason in ORDINARY_REASONS:
+        return replace(decision, reason=sighting.key_reason)
+    return decision
 
 
 def _url_invalid(case: _Case) -> Decision | None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -33,6 +33,8 @@ CONNECT_TIMEOUT_S = 10
 ADVISORY_LOCK = 0x5EDD_1ED6E4  # any constant will do; it names "the writers of this ledger"
 SAFE_SQLITE = (3, 51, 3)
 """The first SQLite without the fault that the lock file guards against."""
+
+IsolationLevel = Literal["READ COMMITTED", "REPEATABLE READ"]
 
 _ADVICE = "Set DEDUP_LEDGER to a new path, or to a ledger made by scrapy_dedup; the file was left as it is."
 
@@ -163,7 +165,7 @@ def _stated_version(stated: dict[str, str], name: str) -> int:
 
 
 def _probe_postgresql(target: Target) -> int | None:
-    engine = _postgresql_engine(target)
+    engine = _postgresql_engine(target, "READ COMMITTED", readonly=True)
     try:
         with engine.connect() as connection:
             return _postgresql_version(connection, target)
@@ -183,11 +185,14 @@ def _postgresql_version(connection: sa.Connection, target: Target) -> int | None
     if "meta" not in tables or not set(schema.metadata.tables) >= tables:
         foreign = ", ".join(sorted(tables - set(schema.metadata.tables))[:5]) or "no meta table"
         raise LedgerUnavailable(
-            f"The database {target.name} holds other tables ({foreign}). Give the ledger a database of its own."
+            f"The database {target.name} holds other tables ({foreign}). "
+            "Give the ledger a database of its own."
         )
     columns = {column["name"] for column in sa.inspect(connection).get_columns("meta")}
-    rows = connection.execute(sa.select(schema.meta)) if columns == {"name", "value"} else ()
-    return _stated_version({name: value for name, value in rows}, target.name)
+    if columns != {"name", "value"}:
+        return _stated_version({}, target.name)
+    stated = {row.name: row.value for row in connection.execute(sa.select(schema.meta))}
+    return _stated_version(stated, target.name)
 
 
 def _driver_message(error: sa.exc.DBAPIError) -> str:
@@ -203,10 +208,13 @@ def _connect_readonly(path: Path, *, immutable: bool = False) -> sqlite3.Connect
     return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None)
 
 
-def _postgresql_engine(target: Target, **options: Any) -> sa.Engine:
+def _postgresql_engine(target: Target, isolation: IsolationLevel, *, readonly: bool = False) -> sa.Engine:
     try:
         return sa.create_engine(
-            target.url, poolclass=NullPool, connect_args={"connect_timeout": CONNECT_TIMEOUT_S}, **options
+            target.url,
+            poolclass=NullPool,
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
+            execution_options={"isolation_level": isolation, "postgresql_readonly": readonly},
         )
     except ImportError as error:
         raise LedgerUnavailable(
@@ -214,7 +222,7 @@ def _postgresql_engine(target: Target, **options: Any) -> sa.Engine:
         ) from error
 
 
-def _sqlite_engine(creator: Any) -> sa.Engine:
+def _sqlite_engine(creator: Callable[[], sqlite3.Connection]) -> sa.Engine:
     return sa.create_engine("sqlite://", creator=creator, poolclass=NullPool)
 
 
@@ -222,9 +230,7 @@ def reader_engine(target: Target) -> sa.Engine:
     """Return an engine that can only read; the caller disposes of it."""
     path = target.path
     if path is None:
-        return _postgresql_engine(
-            target, execution_options={"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"}
-        )
+        return _postgresql_engine(target, "REPEATABLE READ", readonly=True)
     # In a directory that cannot be written SQLite cannot make the log's index; nobody can write there either.
     frozen = not os.access(path.parent, os.W_OK) and not _log_of(path).exists()
     engine = _sqlite_engine(lambda: _connect_readonly(path, immutable=frozen))
@@ -275,7 +281,7 @@ class WriteSession:
         if self._lock:
             self._lock.close()
 
-    def _turn(self) -> Any:
+    def _turn(self) -> AbstractContextManager[None]:
         return self._lock.turn() if self._lock else nullcontext()
 
     def _checkpoint_if_grown(self) -> None:
@@ -307,7 +313,7 @@ def _turn_lock(path: Path | None) -> TurnLock | None:
 def _writer_engine(target: Target) -> sa.Engine:
     path = target.path
     if path is None:
-        return _postgresql_engine(target, isolation_level="READ COMMITTED")
+        return _postgresql_engine(target, "READ COMMITTED")
     engine = _sqlite_engine(lambda: _connect_writer(path))
     sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine

@@ -84,18 +84,21 @@ class TurnLock:
 
     def _acquire(self, descriptor: int) -> None:
         deadline = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                if time.monotonic() > deadline:
-                    raise LedgerUnavailable(
-                        f"Another process has held {self._path} for more than {self._timeout_s:g} s. "
-                        f"See who it is with `fuser {self._path}`."
-                    ) from error
-                time.sleep(_POLL_S)
-            else:
-                return
+        while not _try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise LedgerUnavailable(
+                    f"Another process has held {self._path} for more than {self._timeout_s:g} s. "
+                    f"See who it is with `fuser {self._path}`."
+                )
+            time.sleep(_POLL_S)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def network_filesystem(path: Path) -> str | None:

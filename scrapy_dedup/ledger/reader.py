@@ -78,7 +78,8 @@ class Ledger:
             )
         if version < schema.SCHEMA_VERSION:
             raise LedgerUnavailable(
-                f"The ledger {target.name} has the older schema version {version}; the next crawl migrates it."
+                f"The ledger {target.name} has the older schema version {version}. "
+                "The next crawl that writes to it migrates it."
             )
         try:
             return cls(target)

@@ -19,7 +19,7 @@ from scrapy_dedup.records import (
     Validity,
 )
 
-Row = Mapping[str, Any]
+Row = Mapping[Any, Any]
 
 SOURCED_FIELDS = (
     "title",
@@ -116,7 +116,6 @@ def decision_columns(record: ObservationRecord) -> dict[str, Any]:
 
 def observation_record(row: Row, job_id: str, spider: str, body_id: str | None) -> ObservationRecord:
     """Return the record of an observation row; job, spider and body come from the rows that it points to."""
-    sourced = codec.unpack_json(row["sourced"])
     related = row["related_observation"]
     return ObservationRecord(
         observation_id=codec.observation_id(job_id, row["seq"]),
@@ -135,11 +134,17 @@ def observation_record(row: Row, job_id: str, spider: str, body_id: str | None) 
         related_observation_id=None if related is None else codec.unpack_observation_id(related),
         residual_digest=_unpacked(row["residual_digest"]),
         extra=codec.unpack_json(row["extra"]),
-        **{name: row[name] for name in _PLAIN},
-        **{name: codec.unescape(row[name]) for name in _STRINGS},
-        **{name: codec.unescape_optional(row[name]) for name in _OPTIONAL_STRINGS},
-        **{name: Sourced(*sourced[name]) if name in sourced else None for name in SOURCED_FIELDS},
+        **_plain_fields(row),
     )
+
+
+def _plain_fields(row: Row) -> dict[str, Any]:
+    fields = {name: row[name] for name in _PLAIN}
+    fields.update({name: codec.unescape(row[name]) for name in _STRINGS})
+    fields.update({name: codec.unescape_optional(row[name]) for name in _OPTIONAL_STRINGS})
+    sourced: dict[str, list[str]] = codec.unpack_json(row["sourced"])
+    fields.update({name: Sourced(*stated) for name, stated in sourced.items()})
+    return fields
 
 
 def body_row(record: BodyRecord, residual_digest: str | None) -> dict[str, Any]:

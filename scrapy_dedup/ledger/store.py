@@ -29,7 +29,7 @@ from scrapy_dedup.ledger.decide import (
     text_key,
     url_key_in_space,
 )
-from scrapy_dedup.records import AliasRecord, JobRecord, Text
+from scrapy_dedup.records import AliasRecord, JobRecord, ObservationRecord, Text
 
 CHUNK = 500
 """Well below SQLite's limit of bound values, and enough for every batch of pages."""
@@ -37,9 +37,9 @@ CHUNK = 500
 Value = TypeVar("Value")
 
 _t = schema
-_sought = sa.bindparam("sought", expanding=True)
-_job = sa.bindparam("job")
-_space = sa.bindparam("space")
+_sought: sa.BindParameter[Any] = sa.bindparam("sought", expanding=True)
+_job: sa.BindParameter[int] = sa.bindparam("job")
+_space: sa.BindParameter[int] = sa.bindparam("space")
 
 BODY_COLUMNS = (*_t.body.c, _t.space.c.corpus, _t.space.c.representation, _t.space.c.extractor_id)
 BODY_JOIN = _t.body.join(_t.space, _t.space.c.ordinal == _t.body.c.space)
@@ -202,8 +202,8 @@ class Store:
     def _resume(self, connection: sa.Connection, held: JobRecord) -> None:
         if (held.spider, held.corpus) != (self._job.spider, self._job.corpus):
             raise LedgerConflict(
-                f"The ledger holds job {held.job_id!r} of spider {held.spider!r} in corpus {held.corpus!r}; it "
-                f"cannot go on as spider {self._job.spider!r} in corpus {self._job.corpus!r}. "
+                f"The ledger holds job {held.job_id!r} of spider {held.spider!r} in corpus {held.corpus!r}; "
+                f"it cannot go on as spider {self._job.spider!r} in corpus {self._job.corpus!r}. "
                 "Choose another DEDUP_JOB_ID."
             )
         changes = rows.job_row(replace(self._job, started_at=held.started_at, finished_at=None, outcome=None))
@@ -236,7 +236,7 @@ class Store:
             body = rows.body_record(row)
         return Recorded(self._observation(held, body.body_id if body else None), body, body_is_new=False)
 
-    def _observation(self, row: rows.Row, body_id: str | None) -> Any:
+    def _observation(self, row: rows.Row, body_id: str | None) -> ObservationRecord:
         return rows.observation_record(row, self._job.job_id, self._job.spider, body_id)
 
     def _write_fresh(self, connection: sa.Connection, fresh: Sequence[Prepared]) -> dict[int, Recorded]:
@@ -417,7 +417,7 @@ def _next_ordinal(connection: sa.Connection, table: sa.Table) -> int:
 
 
 def _lookup(
-    connection: sa.Connection, statement: sa.Select[Any], sought: Iterable[Any], **fixed: Any
+    connection: sa.Connection, statement: sa.Select[Any], sought: Iterable[Any], **fixed: int
 ) -> Iterator[rows.Row]:
     values = list(sought)
     for start in range(0, len(values), CHUNK):

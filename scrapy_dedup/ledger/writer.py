@@ -173,8 +173,8 @@ class LedgerWriter:
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             raise LedgerWriteFailed(
-                f"The ledger {self._target.name} did not finish within {timeout_s:g} s. What was acknowledged is "
-                "safe; the job will stand without an end."
+                f"The ledger {self._target.name} did not finish within {timeout_s:g} s. What was "
+                "acknowledged is safe; the job will stand without an end."
             )
 
     def _can_write(self) -> bool:
@@ -302,13 +302,16 @@ def _take_batch(queue: deque[_Entry]) -> list[_Entry]:
 
 def _prepare_all(entries: Sequence[_Entry], job: JobRecord) -> list[tuple[_Entry, Prepared]]:
     """Prepare each sighting; one that has a fault fails alone and leaves the others in the batch."""
-    prepared = []
-    for entry in entries:
-        try:
-            prepared.append((entry, prepare(entry.sighting, job)))
-        except Exception as error:  # noqa: BLE001 - a value of a foreign type; the one who gave it hears of it
-            entry.future.set_exception(error)
-    return prepared
+    tried = [(entry, _prepared(entry, job)) for entry in entries]
+    return [(entry, prepared) for entry, prepared in tried if prepared is not None]
+
+
+def _prepared(entry: _Entry, job: JobRecord) -> Prepared | None:
+    try:
+        return prepare(entry.sighting, job)
+    except Exception as error:  # noqa: BLE001 - a value of a foreign type; the one who gave it hears of it
+        entry.future.set_exception(error)
+        return None
 
 
 def _settle(future: Future[Recorded], result: Recorded | Exception) -> None:
