@@ -216,11 +216,11 @@ def crawl(tmp_path_factory: pytest.TempPathFactory) -> RunCrawl:
 
 def prepare(
     folder: Path,
-    spider: str,
+    spider: str = FOLLOW,
     *,
-    addon: bool,
-    settings: Mapping[str, Any] | None,
-    arguments: Mapping[str, Any],
+    addon: bool = True,
+    settings: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Write the files of a crawl into its folder and return the command that starts it."""
     merged = {**BASE_SETTINGS, **({"ADDONS": ADDONS} if addon else {}), **(settings or {})}

@@ -139,12 +139,8 @@ class Files(scrapy.Spider):
         self.start_urls = [base + "/"]
 
     def parse(self, response):
-        base = response.url
-        yield {"url": base, "price": 1, "file_urls": [base + "f/1?b=1&a=2", base + "f/1?a=2&b=1", base + "f/2"]}
-
-    @classmethod
-    def update_settings(cls, settings):
-        super().update_settings(settings)
+        files = [response.url + name for name in ("f/1?b=1&a=2", "f/1?a=2&b=1", "f/2")]
+        yield {"url": response.url, "price": 1, "file_urls": files}
 """,
 }
 SPIDERS = ("products", "rules", "map", "files")
