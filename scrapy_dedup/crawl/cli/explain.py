@@ -99,7 +99,8 @@ def _seen(row: ObservationRecord) -> str:
 def _alias(row: AliasRecord) -> str:
     count = f"{row.count} times" if row.count > 1 else "once"
     referrer = f", from {shown_url(row.referrer_url)}" if row.referrer_url else ""
-    return f"{row.verdict} by {printable(row.rule)}, {count}: {shown_url(row.raw_url)}{referrer}"
+    raw_url = shown_url(row.raw_url) if row.raw_url else "further URLs, beyond those kept"
+    return f"{row.verdict} by {printable(row.rule)}, {count}: {raw_url}{referrer}"
 
 
 def _place(row: ObservationRecord) -> str:

@@ -16,8 +16,7 @@ from scrapy_dedup.ledger import Ledger
 
 DEFAULT_FOLDER = "dedup-export"
 
-# File, and the records in it. Observations come last: while a crawl goes on, each body they name is then
-# looked for in a file that is older than they are, so they are limited to what was there at the start.
+# File, and the records in it. An open ledger shows one state, so the files fit together during a crawl too.
 _Source = Callable[[Ledger, "str | None"], Iterable[object]]
 FILES: dict[str, _Source] = {
     "jobs.jsonl": lambda ledger, job_id: (row for row in ledger.jobs() if job_id in (None, row.job_id)),
