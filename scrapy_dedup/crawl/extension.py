@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Spider, signals
 from scrapy.dupefilters import BaseDupeFilter
 
-from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.funnel import funnel
 from scrapy_dedup.crawl.suite import Suite
+from scrapy_dedup.errors import LedgerError
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -25,7 +25,6 @@ class DedupExtension:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._suite = Suite.of(crawler)
-        self._outcome = "finished"
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -33,33 +32,24 @@ class DedupExtension:
         extension = cls(crawler)
         crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
         crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
-        crawler.signals.connect(extension.engine_stopped, signal=signals.engine_stopped)
         return extension
 
     def spider_opened(self, spider: Spider) -> None:
         """Name a dupefilter that does not ask our fingerprinter."""
-        scheduler = self._crawler.engine._slot.scheduler
-        complaint = bypass(scheduler, self._crawler.request_fingerprinter)
+        slot = self._crawler.engine._slot  # noqa: SLF001 - Scrapy gives no public way to its scheduler
+        complaint = bypass(slot.scheduler, self._crawler.request_fingerprinter) if slot else None
         if complaint:
             logger.warning(complaint, extra={"spider": spider})
 
     async def spider_closed(self, spider: Spider, reason: str) -> None:
-        """Complete the stats, before Scrapy writes them out, and show the funnel."""
-        suite = self._suite
-        self._outcome = reason
-        counters = suite.pool.counters
-        for name, count in (
-            (names.EXTRACTIONS, counters.extractions),
-            (names.EXTRACT_CACHE_HITS, counters.cache_hits),
-            (names.EXTRACT_RESTARTS, counters.restarts),
-            (names.EXTRACT_TIMEOUTS, counters.timeouts),
-        ):
-            suite.stats.set_value(name, count)
-        logger.info("%s", funnel(suite.stats.get_stats()), extra={"spider": spider})
-
-    async def engine_stopped(self) -> None:
-        """End the job and the extraction processes."""
-        await self._suite.close(self._outcome)
+        """End the job, before Scrapy writes the stats out, and show the funnel."""
+        try:
+            await self._suite.close(reason)
+        except LedgerError as error:
+            self._suite.fail(error)
+        logger.info(
+            "What became of the URLs:\n%s", funnel(self._suite.stats.get_stats()), extra={"spider": spider}
+        )
 
 
 def bypass(scheduler: Any, fingerprinter: Any) -> str | None:

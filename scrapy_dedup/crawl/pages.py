@@ -15,7 +15,7 @@ from scrapy.http import Response, TextResponse
 from scrapy.spidermiddlewares.httperror import HttpError, HttpErrorMiddleware
 
 from scrapy_dedup.content.digest import sha256_id
-from scrapy_dedup.content.extract import Extraction, PageMetadata, Payload
+from scrapy_dedup.content.extraction import Extraction, PageMetadata, Payload
 from scrapy_dedup.content.validity import Judgement, ResponseFacts, is_html, judge
 from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.items import PageItem, PageRow
@@ -150,15 +150,16 @@ class Pages:
             reason: why, such as ``http_404`` or ``timeout``.
             response: the response that reaches no callback, when there was one.
         """
-        answered = response is not None
-        observation = await self._observe(
-            request,
-            response=response,
-            payload_digest=await digest_of(response.body) if answered else None,
-            outcome=outcome_of(response.status) if answered else Outcome.ERROR,
-            judgement=judge(response_facts(response, None, NOTHING_SAID)) if answered else None,
-            failure=reason,
-        )
+        if response is None:
+            observation = await self._observe(request, outcome=Outcome.ERROR, failure=reason)
+        else:
+            observation = await self._observe(
+                request,
+                response=response,
+                payload_digest=await digest_of(response.body),
+                outcome=outcome_of(response.status),
+                judgement=judge(response_facts(response, None, NOTHING_SAID)),
+            )
         self._suite.stats.inc_value(names.FAILURES)
         self.export(await self._suite.record(Sighting(observation, None)))
 
@@ -166,10 +167,10 @@ class Pages:
         self,
         request: Request,
         *,
-        response: Response | None,
-        payload_digest: str | None,
         outcome: Outcome,
-        judgement: Judgement | None,
+        response: Response | None = None,
+        payload_digest: str | None = None,
+        judgement: Judgement | None = None,
         failure: str | None = None,
         metadata: PageMetadata | None = None,
         extra: Mapping[str, Any] | None = None,
@@ -177,6 +178,7 @@ class Pages:
         suite = self._suite
         seq = await suite.next_seq()
         url = response.url if response is not None else request.url
+        referrer = header_of(request, "Referer")
         found = metadata or PageMetadata()
         return ObservationRecord(
             observation_id=observation_id(suite.job.job_id, seq),
@@ -196,7 +198,7 @@ class Pages:
             url_key=redact(suite.key_of(url)),
             policy_id=suite.policy.decide(url).policy_id,
             document_url=None,
-            referrer_url=redact(header_of(request, "Referer")),
+            referrer_url=redact(referrer) if referrer else None,
             depth=request.meta.get("depth"),
             http_status=response.status if response is not None else None,
             content_type=content_type(response) if response is not None else None,
@@ -220,15 +222,16 @@ class Pages:
 
     def export(self, recorded: Recorded) -> None:
         """Write a page or failure that is no item of the spider's to our feeds, and to no feed of the user's."""
-        feeds = self._suite.crawler.get_extension(FeedExporter)
-        if feeds is None:
+        crawler = self._suite.crawler
+        feeds = crawler.get_extension(FeedExporter)
+        if feeds is None or crawler.spider is None:
             return
         row = PageRow(recorded.observation, recorded.body if recorded.body_is_new else None)
         ours = [slot for slot in feeds.slots if slot.format in OUR_FORMATS]
         others = [slot for slot in feeds.slots if slot.format not in OUR_FORMATS]
         feeds.slots = ours
         try:
-            feeds.item_scraped(row, self._suite.crawler.spider)
+            feeds.item_scraped(row, crawler.spider)
         finally:
             feeds.slots = others + feeds.slots
 

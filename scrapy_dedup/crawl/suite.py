@@ -18,7 +18,7 @@ from scrapy_dedup.config import Config
 from scrapy_dedup.content.pool import ExtractionPool
 from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.errors import LedgerError
-from scrapy_dedup.ledger import LedgerWriter, Recorded, Sighting
+from scrapy_dedup.ledger import Ledger, LedgerWriter, Recorded, Sighting
 from scrapy_dedup.records import AliasRecord, JobRecord
 from scrapy_dedup.urls import UrlDecision, redact
 
@@ -63,7 +63,7 @@ class Suite:
         self.ledger_failure: LedgerError | None = None
         self.is_closing = False
         self._writer: LedgerWriter | None = None
-        self._opening: asyncio.Task[None] | None = None
+        self._opening: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def attach(self) -> None:
@@ -175,8 +175,7 @@ class Suite:
         """Return the number of the next observation of this job, opening the ledger if it is the first."""
         if self._opening is None:
             loop = asyncio.get_running_loop()
-            self._opening = asyncio.ensure_future(loop.run_in_executor(None, self.writer.open))
-            self.pool.warm_up()
+            self._opening = loop.run_in_executor(None, self.writer.open)
         await asyncio.shield(self._opening)
         return self.writer.next_seq()
 
@@ -259,11 +258,26 @@ class Suite:
             await asyncio.wait(pending)
 
     async def close(self, outcome: str) -> None:
-        """End the job, the ledger and the pool."""
+        """End the pool, the job and its ledger, and complete the stats."""
         await self.pool.close()
-        if self._opening is not None and self._writer is not None:
+        counters = self.pool.counters
+        for name, count in (
+            (names.EXTRACTIONS, counters.extractions),
+            (names.EXTRACT_CACHE_HITS, counters.cache_hits),
+            (names.EXTRACT_RESTARTS, counters.restarts),
+            (names.EXTRACT_TIMEOUTS, counters.timeouts),
+        ):
+            self.stats.set_value(name, count)
+        if self._opening is not None:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, self._writer.finish, outcome)
+            await loop.run_in_executor(None, self.writer.finish, outcome)
+            summary = await loop.run_in_executor(None, self._job_summary)
+            self.stats.set_value(names.PAYLOADS_DISTINCT, summary["payloads"])
+            self.stats.set_value(names.ALIASES_KEPT, summary["aliases"])
+
+    def _job_summary(self) -> dict[str, int]:
+        with Ledger.open(self.config.ledger_url) as ledger:
+            return ledger.job_summary(self.job.job_id)
 
 
 def utc_now() -> str:

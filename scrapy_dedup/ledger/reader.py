@@ -159,6 +159,19 @@ class Ledger:
             same_text=tuple(map(_observation, self._observation_rows(_t.observation.c.body, bodies))),
         )
 
+    def job_summary(self, job_id: str) -> dict[str, int]:
+        """Return the counts of one job: ``observations``, distinct ``payloads`` fetched, and ``aliases`` kept."""
+        seen = _t.observation.c
+        job = sa.select(_t.job.c.ordinal).where(_t.job.c.job_id == codec.escape(job_id)).scalar_subquery()
+        counted: dict[str, sa.Select[Any]] = {
+            "observations": _count(_t.observation, seen.job == job),
+            "payloads": sa.select(sa.func.count(seen.payload_digest.distinct())).where(
+                seen.job == job, seen.outcome == "fetched"
+            ),
+            "aliases": _count(_t.alias, _t.alias.c.job == job, _t.alias.c.raw_url_digest != b""),
+        }
+        return {name: int(self._connection.execute(query).scalar_one()) for name, query in counted.items()}
+
     def summary(self) -> dict[str, int]:
         """Return the counts that describe the ledger, each under its name."""
         seen = _t.observation.c
