@@ -15,7 +15,7 @@ from scrapy.cmdline import execute
 from scrapy.settings import Settings
 
 from scrapy_dedup.crawl import commands
-from scrapy_dedup.crawl.cli.export import FILES
+from scrapy_dedup.crawl.cli.export import FILES, export
 from scrapy_dedup.crawl.cli.output import printable
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Sighting
 from scrapy_dedup.records import (
@@ -528,6 +528,59 @@ def test_an_export_that_fails_leaves_the_folder_as_it_was(filled, dedup, tmp_pat
     assert "No space left" in done.err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["bodies.jsonl"]
     assert (tmp_path / "out" / "bodies.jsonl").read_text() == "old"
+
+
+def test_an_export_during_a_crawl_shows_one_state(tmp_path):
+    url = f"sqlite:///{tmp_path}/dedup.db"
+    fill(url)
+    writer = LedgerWriter(url, job("third"), POLICY.spec(), reuse_normalized=True)
+    writer.open()
+
+    def while_writing(source):
+        def records(ledger, job_id):
+            page = f"https://shop.example/{len(pages)}"
+            pages.append(page)
+            writer.record(Sighting(observation(writer, "third", page), text_of(f"{PROSE} {page}"))).result(20)
+            yield from source(ledger, job_id)
+
+        return records
+
+    pages: list[str] = []
+    with Ledger.open(url) as ledger, pytest.MonkeyPatch.context() as patch:
+        for name, source in list(FILES.items()):
+            patch.setitem(FILES, name, while_writing(source))
+        export(ledger, tmp_path / "out")
+    writer.finish("finished")
+    found = exported(tmp_path / "out")
+    assert len(pages) == 4
+    bodies = {row["body_id"] for row in found["bodies.jsonl"]}
+    assert {row["body_id"] for row in found["observations.jsonl"]} - {None} == bodies
+    assert {row["job_id"] for row in found["observations.jsonl"]} <= {
+        row["job_id"] for row in found["jobs.jsonl"]
+    }
+
+
+def test_explain_writes_what_the_encoding_of_the_terminal_lacks_as_escapes(filled):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "scrapy",
+            "dedup",
+            "explain",
+            "https://shop.example/ü",
+            "--ledger",
+            str(filled),
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"https://shop.example/\xfc" in done.stdout
 
 
 def test_export_into_a_file_is_one_message(filled, dedup, tmp_path):
