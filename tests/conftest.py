@@ -37,7 +37,9 @@ class PostgresServer:
 
     def start(self) -> None:
         """Make the data folder and start the server."""
-        self._run("initdb", "-D", self._data, "-U", "dedup", "--auth=trust", "-E", "UTF8", "--no-locale", "-N")
+        self._run(
+            "initdb", "-D", self._data, "-U", "dedup", "--auth=trust", "-E", "UTF8", "--no-locale", "-N"
+        )
         self._control("start")
 
     def stop(self, mode: str = "fast") -> None:
@@ -81,7 +83,7 @@ def postgres_server():
             yield server
         finally:
             with contextlib.suppress(subprocess.CalledProcessError):
-                server.stop()
+                server.stop("immediate")  # nothing in it is worth a checkpoint
 
 
 @pytest.fixture
