@@ -331,8 +331,14 @@ def test_explain_tells_rules_holders_aliases_and_every_place_of_the_text(filled,
 def test_explain_of_a_url_never_seen_says_so(filled, dedup):
     done = dedup("explain", "https://other.example/?utm_source=x", "--ledger", filled)
     assert done.code == 0
-    for said in ["tracking: utm_source", "Key held by no observation.", "no alias."]:
+    for said in ["tracking: utm_source", "Key held by no observation.", "Known under no alias."]:
         assert said in done.out
+
+
+def test_explain_of_a_denied_url_names_no_url_to_fetch(filled, dedup):
+    done = dedup("explain", "ftp://shop.example/", "--ledger", filled)
+    assert "deny (unsupported_scheme)" in done.out
+    assert "none, it is not requested" in done.out
 
 
 def test_explain_uses_the_policy_of_the_ledger(filled, dedup):

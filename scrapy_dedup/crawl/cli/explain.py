@@ -10,7 +10,7 @@ from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable, redacted, shown_url
 from scrapy_dedup.ledger import Ledger, Lookup
 from scrapy_dedup.records import AliasRecord, BodyRecord, ObservationRecord, to_dict
-from scrapy_dedup.urls import Change, UrlDecision
+from scrapy_dedup.urls import Change, UrlDecision, Verdict
 
 
 def run(context: Context) -> int:
@@ -48,7 +48,7 @@ def sections(found: Lookup) -> Iterator[str]:
     """Yield the parts of an explanation, each a block of lines."""
     yield columns(_decision_rows(found.decision))
     yield _block(f"Key held by {_counted(found.observations, 'observation')}", map(_seen, found.observations))
-    yield _block(_counted(found.aliases, "alias", "aliases"), map(_alias, found.aliases))
+    yield _block(f"Known under {_counted(found.aliases, 'alias', 'aliases')}", map(_alias, found.aliases))
     for body in found.bodies:
         sharing = [row for row in found.same_text if row.body_id == body.body_id]
         yield _block(f"Text {body.body_id}, {body.word_count} words, at", map(_place, sharing))
@@ -63,7 +63,8 @@ def _decision_rows(decision: UrlDecision) -> Iterator[tuple[str, str]]:
     if not decision.changes:
         yield "rules", "none acted"
     yield "key", shown_url(decision.key)
-    yield "fetch URL", shown_url(decision.fetch_url)
+    is_denied = decision.verdict is Verdict.DENY
+    yield "fetch URL", "none, it is not requested" if is_denied else shown_url(decision.fetch_url)
     yield "policy", decision.policy_id
 
 

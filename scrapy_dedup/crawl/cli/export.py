@@ -39,7 +39,7 @@ def run(context: Context) -> int:
         if options.out or not options.backup:
             folder = Path(options.out or DEFAULT_FOLDER).resolve()
             for path, count in export(ledger, folder, job_id=options.job):
-                context.write(f"{printable(str(path))}: {count:,} lines")
+                context.write(f"{printable(str(path))}: {count:,} {'line' if count == 1 else 'lines'}")
     return 0
 
 
