@@ -85,7 +85,7 @@ def residual_digest(found: Iterable[Block], main: str) -> str | None:
 
 
 def is_prose(block: Block) -> bool:
-    """Tell whether a block has at least `PROSE_WORDS` words outside links; numbers and dates are not words."""
+    """Tell whether a block has at least `PROSE_WORDS` words outside links; numbers and dates are none."""
     return size_in_words(word for word in comparable(block.unlinked) if _is_word(word)) >= PROSE_WORDS
 
 
@@ -126,7 +126,7 @@ _VOLATILE = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"(?:\b(?:{_NAMED})\b,? )?\b{_DATE}(?:,? at |,? |t)\d{{1,2}}:\d{{2}}(?::\d{{2}})?[\d.]*",
-        rf"\b(?:(?:{_NAMED})\b[,.]? )*\d{{1,2}}:\d{{2}}:\d{{2}}[\d.]*",
+        rf"\b(?:(?:{_NAMED})\b[,.]? ){{0,4}}\d{{1,2}}:\d{{2}}:\d{{2}}[\d.]*",
         r"\b\d+(?:\.\d+)? ?(?:ms|milliseconds?|s|secs?|seconds?|(?:minutes?|hours?|days?) ago)\b",
         r"\b(?=\w*\d)(?=\w*[a-z])[\w-]{16,}",  # tokens, request ids, UUIDs
     )

@@ -110,9 +110,11 @@ _NOT_SHOWN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORE
 # Only shown where scripts do not run ("enable JavaScript"), or never.
 _NEVER_SHOWN = ("noscript", "noframes", "template")
 
-# Around the text by definition. "aside" and "header" also hold text, so they are left to the extractor.
-_LANDMARKS = ("nav", "footer")
-_LANDMARK_ROLES = frozenset({"navigation", "contentinfo", "search", "dialog", "alertdialog", "complementary"})
+# Around the text by definition.
+_LANDMARKS = frozenset({"nav", "footer", "aside"})
+_LANDMARK_ROLES = frozenset(
+    {"navigation", "contentinfo", "search", "dialog", "alertdialog", "complementary", "banner"}
+)
 
 # Whole tokens of id and class that name what sites put around their text.
 _AROUND_TEXT = re.compile(
@@ -200,6 +202,8 @@ def _drop_surroundings(root: Element) -> None:
 def _is_around(element: Element) -> bool:
     if element.tag in _LANDMARKS:
         return True
+    if element.tag == "header":
+        return not _MAIN_AREA(element)  # inside the main text it introduces that text
     if not element.attrib:
         return False
     if element.get("role") in _LANDMARK_ROLES:

@@ -1,0 +1,112 @@
+"""Residual prose: what the main text lacks, and what does not count."""
+
+from __future__ import annotations
+
+import pytest
+
+from scrapy_dedup.content.blocks import blocks, residual_digest
+from scrapy_dedup.content.page import parse, prepare
+
+MAIN = "The bridge is open again."
+PROSE = "The council adds that heavy lorries still have to take the road by the mill."
+
+
+def residual(body: str, main: str = MAIN) -> str | None:
+    root = parse(f"<html><body><p>{MAIN}</p>{body}</body></html>")
+    prepare(root)
+    return residual_digest(blocks(root), main)
+
+
+def test_prose_that_the_text_lacks_is_residual():
+    assert residual(f"<div>{PROSE}</div>") is not None
+
+
+def test_other_prose_has_another_digest():
+    assert residual(f"<div>{PROSE}</div>") != residual(f"<div>{PROSE.replace('lorries', 'coaches')}</div>")
+
+
+def test_a_number_in_prose_makes_a_difference():
+    limit = "Vehicles of more than {} tonnes still have to take the road by the mill."
+    assert residual(f"<p>{limit.format(3)}</p>") != residual(f"<p>{limit.format(7)}</p>")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(f"<nav>{PROSE}</nav>", id="nav"),
+        pytest.param(f"<header>{PROSE}</header>", id="header"),
+        pytest.param(f"<footer>{PROSE}</footer>", id="footer"),
+        pytest.param(f"<aside>{PROSE}</aside>", id="aside"),
+        pytest.param(f"<div role=navigation>{PROSE}</div>", id="role navigation"),
+        pytest.param(f"<div role=banner>{PROSE}</div>", id="role banner"),
+        pytest.param(f"<div role=contentinfo>{PROSE}</div>", id="role contentinfo"),
+        pytest.param(f"<div role=complementary>{PROSE}</div>", id="role complementary"),
+        pytest.param(f"<div role=dialog>{PROSE}</div>", id="dialog"),
+        pytest.param(f"<div class='x cookie-banner'>{PROSE}</div>", id="cookie banner"),
+        pytest.param(f"<div class=ad-slot>{PROSE}</div>", id="ad slot"),
+        pytest.param(f"<ul><li><a href=/a>{PROSE}</a></ul>", id="links"),
+        pytest.param(f"<p hidden>{PROSE}</p>", id="hidden"),
+        pytest.param(f"<p style='display: none'>{PROSE}</p>", id="not displayed"),
+        pytest.param("<p>Seven words are not enough for this.</p>", id="short"),
+        pytest.param("<p>Monday Tuesday Wednesday 1 2 3 4 5 6 7 8 9 January</p>", id="numbers and dates"),
+        pytest.param("<script>var a = 'one two three four five six seven eight nine';</script>", id="script"),
+        pytest.param(f"<p>{MAIN}</p>", id="in the text"),
+    ],
+)
+def test_what_is_no_residual_prose(body):
+    assert residual(body) is None
+
+
+def test_invisible_characters_and_markup_do_not_hide_that_the_text_has_it():
+    text = "The bridge over the Elbe is open again for all vehicles."
+    markup = "The <b>bridge</b> over the El\u00adbe is <a href=/o>open</a> again for\n all\u00a0vehicles."
+    assert residual(f"<p>{markup}</p>", MAIN + "\n\n" + text) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(
+            "This page was made for you by our friendly server at 10:22:11 in 0.21 seconds.",
+            "This page was made for you by our friendly server at 23:01:59 in 1.5 seconds.",
+            id="time to the second",
+        ),
+        pytest.param(
+            "This page was made for you by our friendly server on Tuesday, 3 June 2025 at 14:05 UTC.",
+            "This page was made for you by our friendly server on Friday, 13 June 2025 at 9:30 UTC.",
+            id="date with hour",
+        ),
+        pytest.param(
+            "When you write to us about this page please name the request f00dfeed12345678abcd to us.",
+            "When you write to us about this page please name the request 0123456789abcdef0123 to us.",
+            id="request id",
+        ),
+    ],
+)
+def test_what_changes_at_every_visit_makes_no_difference(one, other):
+    assert residual(f"<p>{one}</p>") is not None
+    assert residual(f"<p>{one}</p>") == residual(f"<p>{other}</p>")
+
+
+def test_opening_hours_are_no_time_stamp():
+    hours = "The bridge is closed for all vehicles every day from {} in the morning until noon."
+    assert residual(f"<p>{hours.format('9:00')}</p>") != residual(f"<p>{hours.format('8:00')}</p>")
+
+
+def test_a_page_that_differs_at_every_fetch_stays_the_same(run, site):
+    """Visible time stamp, CSRF token, ad slot and related links change; text and residual prose do not."""
+    after = (
+        "<p class=stamp>Served on Tuesday, {day} June 2025 at 14:0{day}:33</p>"
+        "<form><input type=hidden name=csrf value={token}>token {token}</form>"
+        "<div class=ad>Buy {day} boats now</div>"
+        "<ul class=more><li><a href=/{day}>Story number {day} about a thing that happened in the town</a></ul>"
+    )
+    first = run(site(after=after.format(day=3, token="a81bc81bdead4e5dabff90865d1e13b1"))).text
+    second = run(site(after=after.format(day=4, token="0c0ffee0dead4e5dabff90865d1e13b2"))).text
+    assert first.text_digest == second.text_digest
+    assert first.residual_digest == second.residual_digest
+
+
+def test_scripts_without_spaces_count_by_character():
+    assert residual("<p>大型トラックは引き続き工場の横の道を通らなければなりません。</p>") is not None
+    assert residual("<p>次のページへ</p>") is None
