@@ -191,8 +191,6 @@ def test_the_second_crawl_adds_only_the_page_that_changed(second):
     assert _holders(page, [changed.text])
 
 
-def test_the_second_crawl_observes_every_page_again(first, second, port):
-    def observed(run):
-        return {re.sub(r"sid=\w+", "sid=", path) for path, _ in _paths(run, port)}
-
-    assert observed(first) == observed(second)
+def test_the_second_crawl_observes_every_page_again(first, second):
+    """By their keys: which spelling of a URL is met first, and so fetched, depends on chance."""
+    assert {seen.url_key for seen in first.observations} == {seen.url_key for seen in second.observations}
