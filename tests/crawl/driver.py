@@ -29,6 +29,7 @@ def main(spider_file: str, plan_file: str, dump_file: str) -> int:
         "seen": [],
         "failures": [],
     }
+    spiders: list[Spider] = []
     process = CrawlerProcess(plan["settings"])
     crawler = process.create_crawler(load_spider(spider_file))
 
@@ -43,9 +44,8 @@ def main(spider_file: str, plan_file: str, dump_file: str) -> int:
         dump["item_errors"].append([type(item).__name__, failure.type.__name__])
 
     def spider_closed(spider: Spider, reason: str) -> None:
+        spiders.append(spider)
         dump["reason"] = reason
-        dump["seen"] = getattr(spider, "seen", [])
-        dump["failures"] = getattr(spider, "failures", [])
 
     crawler.signals.connect(item_scraped, signals.item_scraped)
     crawler.signals.connect(spider_error, signals.spider_error)
@@ -55,6 +55,9 @@ def main(spider_file: str, plan_file: str, dump_file: str) -> int:
     process.start()
     if not process.bootstrap_failed:
         dump["stats"] = crawler.stats.get_stats()
+    for spider in spiders:
+        dump["seen"] = getattr(spider, "seen", [])
+        dump["failures"] = getattr(spider, "failures", [])
     Path(dump_file).write_text(json.dumps(dump, default=str))
     return 1 if process.bootstrap_failed else 0
 

@@ -172,9 +172,17 @@ def test_requests_with_the_suite_off_have_the_fingerprint_of_the_user(crawler):
         assert made.fingerprint(Request(url, meta=meta)) == ByHeader().fingerprint(Request(url))
 
 
-@pytest.mark.parametrize(
-    "url", ["http://a.test/" + "a" * 5000, "http://[::1", "x:y", "data:,x", "http://a.test/%zz"]
-)
+ODD = [
+    "http://a.test/" + "a" * 5000,
+    "ftp://a.test/x",
+    "data:,x",
+    "about:blank",
+    "http://a.test/%zz",
+    "http://:80/",
+]
+
+
+@pytest.mark.parametrize("url", ODD, ids=[url[:20] for url in ODD])
 def test_every_url_has_a_fingerprint(crawler, url):
     assert crawler().request_fingerprinter.fingerprint(Request(url))
 

@@ -173,11 +173,16 @@ FACETS = {
 UNFILTERED = {"list_unfiltered": "/list", "shoes_unfiltered": "/shoes"}
 
 
-@pytest.fixture(scope="module", params=["drop", "reject"])
-def faceted(request, serve, crawl):
-    server = serve(FACET_ROUTES)
-    hosts = {"127.0.0.1": {"allow": ["page"], "on_disallowed": request.param}}
-    return crawl(start=[f"{server.base}/"], settings={"DEDUP_HOSTS": hosts}), server, hosts
+@pytest.fixture(scope="module")
+def facet_site(serve):
+    return serve(FACET_ROUTES)
+
+
+@pytest.fixture(scope="module")
+def faceted(facet_site, crawl):
+    hosts = {"127.0.0.1": {"allow": ["page"]}}
+    result = crawl(start=[f"{facet_site.base}/"], settings={"DEDUP_HOSTS": hosts})
+    return result, facet_site, hosts
 
 
 @pytest.mark.parametrize("slug", FACETS)
@@ -194,6 +199,7 @@ def test_a_redirect_into_a_facet_is_stored_under_its_conservative_key(faceted, s
     assert observation.url_key == policy.conservative_key(url)
     assert "color=" in observation.url_key
     assert observation.url_key != policy.decide(url).key
+    assert (observation.action, observation.reason) == ("keep", "facet_by_redirect")
 
 
 @pytest.mark.parametrize("slug", UNFILTERED)
@@ -207,12 +213,15 @@ def test_the_unfiltered_page_is_fetched_beside_the_facet(faceted, slug):
 
     assert observation.url == url
     assert observation.url_key == UrlPolicy.preset("standard", hosts=hosts).decide(url).key
+    assert (observation.action, observation.reason) == ("keep", "new_text")
 
 
-def test_the_reason_of_a_facet_by_redirect_is_kept(faceted):
-    result, server, _ = faceted
+def test_a_redirect_into_a_facet_that_the_host_rejects_is_denied_and_kept_as_alias(facet_site, crawl):
+    hosts = {"127.0.0.1": {"allow": ["page"], "on_disallowed": "reject"}}
 
-    reasons = {
-        alias.rule for alias in result.ledger.aliases if alias.fetch_url == server.base + "/list?color=red"
-    }
-    assert "facet_by_redirect" in reasons
+    result = crawl(start=[f"{facet_site.base}/"], settings={"DEDUP_HOSTS": hosts})
+
+    assert [slug for slug in FACETS if result.ledger.bodies_of(slug)] == []
+    assert len(result.ledger.bodies_of("list_unfiltered")) == 1
+    denied = {alias.raw_url for alias in result.ledger.aliases if alias.verdict == "denied"}
+    assert denied == {facet_site.base + target for target in FACETS.values()}
