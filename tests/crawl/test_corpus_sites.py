@@ -1,4 +1,4 @@
-"""Real documentation sites, served on localhost and crawled with the spider ``site`` of the example project."""
+"""Real documentation sites, served on localhost, crawled with the spider ``site`` of the example."""
 
 from __future__ import annotations
 
