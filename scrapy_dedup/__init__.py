@@ -40,7 +40,21 @@ _HOMES = {
     "UrlPolicy": "scrapy_dedup.urls",
 }
 
-__all__ = [*_HOMES, "__version__"]
+__all__ = [
+    "Addon",
+    "BodyRecord",
+    "Config",
+    "ConfigError",
+    "DedupError",
+    "JobRecord",
+    "Ledger",
+    "LedgerError",
+    "ObservationRecord",
+    "PageItem",
+    "UrlDecision",
+    "UrlPolicy",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

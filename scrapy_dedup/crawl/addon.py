@@ -61,7 +61,7 @@ class Addon:
             ConfigError: with every problem of the settings.
             LedgerError: when the ledger cannot be used; nothing was created or changed.
         """
-        # An unknown feed format would switch off every feed of the user, so the formats are known even when off.
+        # An unknown feed format would switch off every feed of the user: the formats are known even when off.
         for feed_format, exporter in EXPORTERS.items():
             settings["FEED_EXPORTERS"].setdefault(feed_format, exporter, "addon")
         config = read_config(settings)
@@ -121,7 +121,7 @@ def base_dir() -> Path:
 
 
 def is_shell(settings: BaseSettings) -> bool:
-    """Tell whether this is ``scrapy shell``, where nobody crawls: only that command keeps the engine alive."""
+    """Tell whether this is ``scrapy shell``, where nobody crawls; only it keeps the engine alive."""
     return settings.getbool("KEEP_ALIVE")
 
 

@@ -1,7 +1,7 @@
 """The downloader middleware: denies what comes past the spider middleware, keeps aliases, records failures.
 
-A downloader middleware runs after the dupefilter, so what it decides about new requests it decides on the signal
-``request_scheduled``. It never rewrites: a replaced request would skip the dupefilter.
+A downloader middleware runs after the dupefilter, so what it decides about new requests it decides on the
+signal ``request_scheduled``. It never rewrites: a replaced request would skip the dupefilter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.http import Response
 
 from scrapy_dedup.crawl import stats as names
-from scrapy_dedup.crawl.requests import LINKED, chain_of, is_governed, is_observed, linked_url, variant_of_key
+from scrapy_dedup.crawl.requests import (
+    REFERRER,
+    chain_of,
+    is_governed,
+    is_observed,
+    linked_url,
+    referrer_of,
+    variant_of_key,
+)
 from scrapy_dedup.crawl.suite import Suite
 from scrapy_dedup.urls import Verdict
 
@@ -107,7 +115,9 @@ class DedupDownloaderMiddleware:
         self._unanswered[request.url] = request
         if len(self._unanswered) > MAX_UNANSWERED:
             self._unanswered.popitem(last=False)
-        if LINKED in request.meta and len(chain_of(request)) == 1 and "retry_times" not in request.meta:
+        if len(chain_of(request)) == 1 and "retry_times" not in request.meta:
+            if referrer := referrer_of(request):
+                request.meta[REFERRER] = [request.url, referrer]
             linked = linked_url(request)
             if linked != request.url:
                 self._suite.note(request, linked, key=self._suite.key_of(request.url), verdict="rewritten")
@@ -124,7 +134,7 @@ class DedupDownloaderMiddleware:
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
-        """Record a download that failed for good; a request that was refused is no failure, but frees its key."""
+        """Record a download that failed for good; a request that was refused only frees its key."""
         self._unanswered.pop(request.url, None)
         if not is_observed(request):
             return
@@ -146,8 +156,8 @@ class DedupDownloaderMiddleware:
         """Judge requests that ended without a word, and keep the spider open while work is under way.
 
         Scrapy tells no middleware when another one refuses a response, for example one that is too large once
-        decompressed, or a redirect over the limit. Nothing is under way when the spider is idle, so what was not
-        answered by now never will be.
+        decompressed, or a redirect over the limit. Nothing is under way when the spider is idle, so what was
+        not answered by now never will be.
         """
         while self._unanswered:
             _, request = self._unanswered.popitem(last=False)

@@ -36,7 +36,7 @@ class DedupExtension:
 
     def spider_opened(self, spider: Spider) -> None:
         """Name a dupefilter that does not ask our fingerprinter."""
-        slot = self._crawler.engine._slot  # noqa: SLF001 - Scrapy gives no public way to its scheduler
+        slot = self._crawler.engine._slot
         complaint = bypass(slot.scheduler, self._crawler.request_fingerprinter) if slot else None
         if complaint:
             logger.warning(complaint, extra={"spider": spider})

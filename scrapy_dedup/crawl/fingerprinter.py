@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class Fingerprinter:
     """Gives requests with one URL key one fingerprint.
 
-    A redirect to a URL whose key stands in its own chain (``/slash`` to ``/slash/``) has to be followed, so the
-    number of earlier hops with that key is part of the fingerprint; a loop still ends by REDIRECT_MAX_TIMES. A
-    variant that gets its turn after its key failed has its URL in the fingerprint, for the dupefilter and for
-    HTTPCACHE, which would return the failure again.
+    A redirect to a URL whose key stands in its own chain (``/slash`` to ``/slash/``) has to be followed, so
+    the number of earlier hops with that key is part of the fingerprint; a loop still ends by
+    REDIRECT_MAX_TIMES. A variant that gets its turn after its key failed has its URL in the fingerprint, for
+    the dupefilter and for HTTPCACHE, which would return the failure again.
 
-    Scrapy's default fingerprinter canonicalizes the URL once more and would merge ``a=1&a=2`` with ``a=2&a=1``;
-    in its place the key is hashed here. A fingerprinter of the user's is asked about the request with the key
-    as its URL.
+    Scrapy's default fingerprinter canonicalizes the URL once more and would merge ``a=1&a=2`` with
+    ``a=2&a=1``; in its place the key is hashed here. A fingerprinter of the user's is asked about the
+    request with the key as its URL.
     """
 
     def __init__(self, crawler: Crawler) -> None:

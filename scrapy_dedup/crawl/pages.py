@@ -19,7 +19,7 @@ from scrapy_dedup.content.extraction import Extraction, PageMetadata, Payload
 from scrapy_dedup.content.validity import Judgement, ResponseFacts, is_html, judge
 from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.items import PageItem, PageRow
-from scrapy_dedup.crawl.requests import chain_of, first_url, is_governed, linked_url
+from scrapy_dedup.crawl.requests import chain_of, first_url, is_governed, linked_url, referrer_of
 from scrapy_dedup.crawl.suite import Suite, utc_now
 from scrapy_dedup.ledger import Recorded, Sighting, observation_id
 from scrapy_dedup.records import Conditions, ObservationRecord, Outcome, Recovery, Validity
@@ -127,9 +127,7 @@ class Pages:
         )
 
     async def _extract(self, response: Response) -> Extraction | None:
-        if not isinstance(response, TextResponse) or not is_html(
-            content_type(response), response.body[:1024]
-        ):
+        if not isinstance(response, TextResponse) or not holds_html(response):
             return None
         payload = Payload(
             body=response.body,
@@ -178,7 +176,7 @@ class Pages:
         suite = self._suite
         seq = await suite.next_seq()
         url = response.url if response is not None else request.url
-        referrer = header_of(request, "Referer")
+        referrer = referrer_of(request)
         found = metadata or PageMetadata()
         return ObservationRecord(
             observation_id=observation_id(suite.job.job_id, seq),
@@ -221,7 +219,7 @@ class Pages:
         )
 
     def export(self, recorded: Recorded) -> None:
-        """Write a page or failure that is no item of the spider's to our feeds, and to no feed of the user's."""
+        """Write a page or failure that is no item of the spider's to our feeds, and to no other."""
         crawler = self._suite.crawler
         feeds = crawler.get_extension(FeedExporter)
         if feeds is None or crawler.spider is None:
@@ -249,11 +247,17 @@ def response_facts(response: Response, extraction: Extraction | None, said: Spid
         status=response.status,
         content_type=content_type(response),
         payload_bytes=len(response.body),
+        supported=holds_html(response),
         extraction=extraction,
         unmet_expectation=unmet_expectation(response, extraction, said.expect),
         declared_valid=said.content_valid,
         declared_reason=said.validity_reason,
     )
+
+
+def holds_html(response: Response) -> bool:
+    """Tell whether the body of a response is HTML."""
+    return is_html(content_type(response), response.body[:1024])
 
 
 def unmet_expectation(

@@ -1,7 +1,7 @@
 """What the suite may do with a request, and what it remembers about one.
 
-A value that a request carries in its meta travels into redirects and retries, since Scrapy copies meta. Each is
-therefore bound to the URL it was made for and counts only while the request still has that URL.
+A value that a request carries in its meta travels into redirects and retries, since Scrapy copies meta. Each
+is therefore bound to the URL it was made for and counts only while the request still has that URL.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ SWITCH = "dedup"  # meta: False turns the suite off for one request
 LINKED = "dedup_linked"  # meta: [fetch URL, URL as it was linked]
 VARIANT = "dedup_variant"  # meta: [URL of a variant that gets its turn, the key that failed]
 
+REFERRER = "dedup_referrer"  # meta: [fetch URL, page that linked to it]
 INHERITED = "dedup_inherited_hops"  # meta: how many of redirect_urls belong to the page that linked here
 
 # Meta of the way a request went so far; a variant starts on a way of its own.
@@ -55,7 +56,7 @@ def chain_of(request: Request) -> tuple[str, ...]:
 
 
 def forget_inherited_hops(request: Request) -> None:
-    """Set the redirects of another page apart, which ``Request(url, meta=response.meta)`` copies into a link."""
+    """Set the redirects of another page apart; ``Request(url, meta=response.meta)`` copies them."""
     hops = len(request.meta.get("redirect_urls", ()))
     if hops or INHERITED in request.meta:
         request.meta[INHERITED] = hops
@@ -64,6 +65,15 @@ def forget_inherited_hops(request: Request) -> None:
 def first_url(request: Request) -> str:
     """Return the URL that was requested before any redirect."""
     return chain_of(request)[0]
+
+
+def referrer_of(request: Request) -> str | None:
+    """Return the page that linked to a request; after a redirect Scrapy's header names the redirect."""
+    fetch_url, linking_page = request.meta.get(REFERRER) or (None, None)
+    if fetch_url == first_url(request):
+        return linking_page
+    header = request.headers.get("Referer")
+    return header.decode("latin-1") if header else None
 
 
 class Variant(NamedTuple):

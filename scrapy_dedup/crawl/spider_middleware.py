@@ -1,4 +1,4 @@
-"""The spider middleware: cleans and denies URLs before they reach the scheduler, and makes a page of each response."""
+"""The spider middleware: judges URLs before they reach the scheduler and makes a page of each response."""
 
 from __future__ import annotations
 

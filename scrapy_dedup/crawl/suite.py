@@ -1,7 +1,7 @@
 """What the components of one crawl share: the configuration, the URL policy, the ledger and the pool.
 
-The ledger and the pool come into being with the first page, so that a command which only looks at a site, or a
-crawl that sees nothing, leaves nothing behind.
+The ledger and the pool come into being with the first page, so that a command which only looks at a site, or
+a crawl that sees nothing, leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from scrapy_dedup.config import Config
 from scrapy_dedup.content.pool import ExtractionPool
 from scrapy_dedup.crawl import stats as names
+from scrapy_dedup.crawl.requests import referrer_of
 from scrapy_dedup.errors import LedgerError
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Recorded, Sighting
 from scrapy_dedup.records import AliasRecord, JobRecord
@@ -97,8 +98,8 @@ class Suite:
     def key_of(self, url: str) -> str:
         """Return the identity of a URL that was, or is going to be, requested as it stands.
 
-        A request for a facet comes here only when the policy could not clean its URL: by a redirect or as a last
-        resort. It shows the facet's page, so it never takes the key of the unfiltered one.
+        A request for a facet comes here only when the policy could not clean its URL: by a redirect or as a
+        last resort. It shows the facet's page, so it never takes the key of the unfiltered one.
         """
         if self.policy.drops_facets(url):
             return self.policy.conservative_key(url)
@@ -125,7 +126,7 @@ class Suite:
         """
         decision = self.policy.decide(raw_url)
         rules = dict.fromkeys(change.rule for change in decision.changes)
-        referrer = request.headers.get("Referer")
+        referrer = referrer_of(request)
         self.writer.note(
             AliasRecord(
                 job_id=self.job.job_id,
@@ -134,7 +135,7 @@ class Suite:
                 url_key=redact(key),
                 verdict=verdict,
                 rule=rule or "+".join(rules) or "same_url",
-                referrer_url=redact(referrer.decode("latin-1")) if referrer else None,
+                referrer_url=redact(referrer) if referrer else None,
                 depth=request.meta.get("depth"),
                 count=1,
             )

@@ -1,8 +1,8 @@
 """A key that fails does not take its variants with it: the URLs it suppressed get their turn.
 
-``/foo/`` may be 404 where ``/foo`` is a page, and ``?b=2&a=1`` may fail where ``?a=1&b=2`` works, though each pair
-has one key. When the request that holds a key ends without a valid page, the next URL that was merged into it is
-requested, and at last the URL exactly as it was linked.
+``/foo/`` may be 404 where ``/foo`` is a page, and ``?b=2&a=1`` may fail where ``?a=1&b=2`` works, though
+each pair has one key. When the request that holds a key ends without a valid page, the next URL that was
+merged into it is requested, and at last the URL exactly as it was linked.
 """
 
 from __future__ import annotations

@@ -55,7 +55,11 @@ class Lookup:
 
 
 class Ledger:
-    """A ledger opened for reading; it can be read while crawls write to it. A context manager."""
+    """A ledger opened for reading; a context manager.
+
+    It can be read while crawls write to it. All that one instance reads is one state of the ledger, that of
+    its first read; open it again to see what was written since.
+    """
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -160,7 +164,7 @@ class Ledger:
         )
 
     def job_summary(self, job_id: str) -> dict[str, int]:
-        """Return the counts of one job: ``observations``, distinct ``payloads`` fetched, and ``aliases`` kept."""
+        """Return the counts of one job: ``observations``, distinct fetched ``payloads``, ``aliases`` kept."""
         seen = _t.observation.c
         job = sa.select(_t.job.c.ordinal).where(_t.job.c.job_id == codec.escape(job_id)).scalar_subquery()
         counted: dict[str, sa.Select[Any]] = {

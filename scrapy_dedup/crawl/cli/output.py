@@ -41,7 +41,7 @@ def redacted(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _redacted(value) if name in URL_FIELDS else value for name, value in record.items()}
 
 
-def _redacted(value: Any) -> Any:  # noqa: ANN401 - a field of JSON
+def _redacted(value: Any) -> Any:
     if isinstance(value, str):
         return redact(value)
     return [redact(url) for url in value] if isinstance(value, (list, tuple)) else value
