@@ -107,11 +107,22 @@ def _usable(
 ) -> tuple[str | None, tuple[str, ...]]:
     """Return the text to keep, the extractor's or that of the visible blocks, and what to say about it."""
     if main is not None and _is_visible(main, visible_tokens):
-        return main, ()
+        return (as_markdown(found) if _is_dump(main, found) else main), ()
     flags = () if main is None else ("main_not_visible",)
     if size_in_words(token for block in found for token in comparable(block.unlinked)) < PROSE_WORDS:
         return None, flags
     return as_markdown(found), (*flags, "fallback_visible")
+
+
+def _is_dump(main: str, found: Sequence[Block]) -> bool:
+    """Tell whether a text is just every piece of text of the page on a line of its own.
+
+    That is the extractor's last resort for very short pages. It breaks a sentence at each link and forgets
+    what was a heading; the visible blocks say the same words and know.
+    """
+    if "\n" not in main or "\n\n" in main:
+        return False
+    return comparable(main) == [token for block in found for token in comparable(block.text)]
 
 
 def _is_visible(main: str, visible_tokens: Sequence[str]) -> bool:

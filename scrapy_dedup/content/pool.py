@@ -9,6 +9,7 @@ another page: the worker is killed and the next page gets a fresh one. How worke
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import signal
@@ -342,33 +343,45 @@ class _Nursery:
         """Return a worker that is ready for its first page.
 
         Raises:
-            WorkerDiedError: none could be made.
+            WorkerDiedError: none could be made, not even by a new nursery.
         """
-        near, far = socket.socketpair()
-        with far:
-            try:
-                self._hand_over(far)
-            except OSError as error:
-                near.close()
-                raise WorkerDiedError from error
-        return _Worker(Connection(near.detach()))
+        near, nursery = self._order()
+        try:
+            return _Worker(near)
+        except WorkerDiedError:
+            self._give_up(nursery)
+        return _Worker(self._order()[0])
 
     def close(self) -> None:
         """End the nursery and all its workers; no worker can be made after that."""
         with self._lock:
             self._closed = True
             self._stop()
+        atexit.unregister(self.close)
 
-    def _hand_over(self, far: socket.socket) -> None:
-        with self._lock:
+    def _order(self) -> tuple[Connection, subprocess.Popen[bytes] | None]:
+        """Ask for a worker; return the near end of its connection, and the nursery that was asked."""
+        near, far = socket.socketpair()
+        with far, self._lock:
             if self._closed:
-                raise ConnectionAbortedError("the pool is closed")
+                near.close()
+                raise WorkerDiedError
             if self._control is None or self._process is None or self._process.poll() is not None:
                 self._control = self._start()
-            socket.send_fds(self._control, [b"w"], [far.fileno()])
+            # A nursery that has just died takes no orders; its worker then turns out to be dead.
+            with contextlib.suppress(OSError):
+                socket.send_fds(self._control, [b"w"], [far.fileno()])
+            return Connection(near.detach()), self._process
+
+    def _give_up(self, nursery: subprocess.Popen[bytes] | None) -> None:
+        """Stop a nursery that makes no workers, unless another thread has replaced it already."""
+        with self._lock:
+            if self._process is nursery:
+                self._stop()
 
     def _start(self) -> socket.socket:
         self._stop()
+        atexit.register(self.close)  # for a crawl that ends without closing its pool
         control, far = socket.socketpair()
         with far:
             self._process = subprocess.Popen(  # noqa: S603

@@ -18,11 +18,11 @@ ARTICLE = "".join(
 SITE = """<!DOCTYPE html><html lang="en"><head><title>Bridge</title></head><body>
 <header><p>The Daily Courier brings you all the news of the town every single morning.</p></header>
 <nav><ul><li><a href="/">Home</a></li><li><a href="/town">Town and country pages</a></li></ul></nav>
-<div class="cookie-banner"><p>We use cookies to give you the best experience that we can on this site.</p></div>
+<div class="cookie-banner"><p>We use cookies to give you the best experience on this site.</p></div>
 <div class="sidebar"><p>Subscribe today and get the first four weeks of the paper for free at home.</p></div>
 <main><h1>The old bridge</h1>{article}</main>
 {after}
-<div class="legal-notice"><p>All texts and pictures belong to us and must not be copied without permission.</p></div>
+<div class="legal-notice"><p>All texts and pictures belong to us and must not be copied at all.</p></div>
 <footer><p>Terms of use and privacy policy apply to all of the pages of this newspaper.</p></footer>
 </body></html>"""
 

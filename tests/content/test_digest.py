@@ -66,7 +66,9 @@ def test_the_normal_form_has_single_spaces_and_no_ends(text):
 
 @given(WELL_FORMED)
 def test_text_digest_hashes_the_string_untouched(text):
-    assert text_digest(text) == "sha256:" + hashlib.sha256(text.encode()).hexdigest() == sha256_id(text.encode())
+    assert (
+        text_digest(text) == "sha256:" + hashlib.sha256(text.encode()).hexdigest() == sha256_id(text.encode())
+    )
 
 
 @given(st.text(), st.characters(categories=["Cs"]))

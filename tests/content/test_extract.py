@@ -48,7 +48,14 @@ def test_what_a_site_puts_around_its_text_stays_out(run, site, article):
     [
         pytest.param("<p>Closed on Monday.</p>", "Closed on Monday.", id="a fragment without html"),
         pytest.param("Closed on Monday.", "Closed on Monday.", id="no tag at all"),
-        pytest.param(document("<h1>Note</h1><p>Closed.</p>"), "Note\nClosed.", id="a very short page"),
+        pytest.param(document("<h1>Note</h1><p>Closed.</p>"), "# Note\n\nClosed.", id="a very short page"),
+        pytest.param(
+            document(
+                "<h1>Note</h1><p>See <a href=/x>this page</a> for <b>more</b>.</p><ul><li>one<li>two</ul>"
+            ),
+            "# Note\n\nSee this page for more.\n\n- one\n\n- two",
+            id="a very short page with a link",
+        ),
         pytest.param(document("<p>a\0b rest</p>"), "ab rest", id="NUL characters"),
         pytest.param("\ufeff" + document("<p>Text here</p>"), "Text here", id="a byte order mark"),
         pytest.param(document("<p>open <b>tags <i>all over"), "open **tags *all over***", id="unclosed tags"),
@@ -69,7 +76,9 @@ def test_small_pages(run, page, expected):
         pytest.param(document(""), (), id="an empty body"),
         pytest.param(document("<nav><a href='/'>Home</a></nav>"), (), id="only navigation"),
         pytest.param(
-            document("<noscript>Please enable JavaScript</noscript><div id=root></div><script src=a.js></script>"),
+            document(
+                "<noscript>Please enable JavaScript</noscript><div id=root></div><script src=a.js></script>"
+            ),
             ("scripted",),
             id="a page that scripts write",
         ),
@@ -97,12 +106,20 @@ def test_a_section_is_not_lost_for_an_id_made_from_its_heading(run, identity, he
 
 def test_a_section_whose_id_says_what_it_is_stays_out(run):
     related = f"<div id='related-links'><h3>You may also like</h3><p>{LOST}</p></div>"
-    assert run(document(f"<main><h1>News</h1><p>{'The bridge is open. ' * 30}</p>{related}</main>")).text.text.count(LOST) == 0
+    assert (
+        run(
+            document(f"<main><h1>News</h1><p>{'The bridge is open. ' * 30}</p>{related}</main>")
+        ).text.text.count(LOST)
+        == 0
+    )
 
 
 def test_callouts_in_the_text_are_text(run):
     callout = f"<aside class='starlight-aside starlight-aside--note'><p>{LOST}</p></aside>"
-    assert LOST.strip() in run(document(f"<main><h1>Setup</h1><p>{'Run the installer. ' * 30}</p>{callout}</main>")).text.text
+    assert (
+        LOST.strip()
+        in run(document(f"<main><h1>Setup</h1><p>{'Run the installer. ' * 30}</p>{callout}</main>")).text.text
+    )
 
 
 def test_permalink_signs_of_headings_are_no_text(run):
@@ -144,14 +161,18 @@ def test_prose_that_the_extractor_drops_altogether_is_still_text(run):
 @pytest.mark.parametrize(
     ("body", "encoding", "declared", "expected", "flags"),
     [
-        pytest.param("Grüße".encode(), "cp1252", "iso-8859-1", "Grüße", ("charset_suspect",), id="UTF-8 as latin-1"),
+        pytest.param(
+            "Grüße".encode(), "cp1252", "iso-8859-1", "Grüße", ("charset_suspect",), id="UTF-8 as latin-1"
+        ),
         pytest.param("Grüße".encode("latin-1"), "cp1252", "iso-8859-1", "Grüße", (), id="latin-1"),
         pytest.param("日本".encode("shift_jis"), "cp932", "shift_jis", "日本", (), id="Shift JIS"),
         pytest.param("привет".encode("koi8-r"), "koi8-r", None, "привет", (), id="KOI8-R"),
         pytest.param("Grüße".encode("utf-16"), "utf-16", None, "Grüße", (), id="UTF-16 with a mark"),
         pytest.param(b"caf\xe9 au lait", "utf-8", None, "caf\ufffd au lait", (), id="latin-1 as UTF-8"),
         pytest.param("Grüße".encode(), "base64", "base64", "Grüße", ("charset_unusable",), id="no charset"),
-        pytest.param("Grüße".encode(), "x-none", "x-none", "Grüße", ("charset_unusable",), id="unknown charset"),
+        pytest.param(
+            "Grüße".encode(), "x-none", "x-none", "Grüße", ("charset_unusable",), id="unknown charset"
+        ),
     ],
 )
 def test_charsets(run, body, encoding, declared, expected, flags):
@@ -172,7 +193,12 @@ def test_a_body_over_the_cap_is_not_extracted(run):
 
 
 def test_another_option_is_another_extractor():
-    options = [ExtractOptions(), ExtractOptions(format="txt"), ExtractOptions(focus="recall"), ExtractOptions(include_links=True)]
+    options = [
+        ExtractOptions(),
+        ExtractOptions(format="txt"),
+        ExtractOptions(focus="recall"),
+        ExtractOptions(include_links=True),
+    ]
     assert len({option.extractor_id for option in options}) == len(options)
     assert ExtractOptions().extractor_id.startswith("trafilatura-")
 
@@ -210,7 +236,26 @@ def test_monstrous_pages_come_to_an_end(run, page):
     assert found.failure in {None, "recursion"}
 
 
-@given(st.lists(st.sampled_from(["<p>", "</div>", "<a href=", "&#xD800;", "\0", "<![CDATA[", "<title>", "é", "]]>", "<svg>", '"', "text "])))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "<p>",
+                "</div>",
+                "<a href=",
+                "&#xD800;",
+                "\0",
+                "<![CDATA[",
+                "<title>",
+                "é",
+                "]]>",
+                "<svg>",
+                '"',
+                "text ",
+            ]
+        )
+    )
+)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_broken_markup_never_raises(parts):
     found = extract(Payload("".join(parts).encode(), "utf-8", "http://page.invalid/"), ExtractOptions())

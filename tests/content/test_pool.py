@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import scrapy_dedup
+import scrapy_dedup.content.pool as pool_module
 from scrapy_dedup.content import ExtractionPool, ExtractOptions, Payload, sha256_id
 from scrapy_dedup.content.extract import extract
 from scrapy_dedup.content.pool import DIGEST_HERE_MAX_BYTES
@@ -23,6 +24,21 @@ SLOW = b"<table><tr><td>x" * 1_500  # takes many seconds
 
 def page(text: str, url: str = "http://page.invalid/") -> Payload:
     return Payload(f"<html><body><h1>Page</h1><p>{text}</p></body></html>".encode(), "utf-8", url)
+
+
+@pytest.fixture(scope="module")
+def shared_nursery():
+    """A nursery that outlives the pools: the extractors are loaded once for all tests that take it."""
+    nursery = pool_module._Nursery()
+    close = nursery.close
+    nursery.close = lambda: None
+    yield nursery
+    close()
+
+
+@pytest.fixture
+def quick(monkeypatch, shared_nursery):
+    monkeypatch.setattr(pool_module, "_Nursery", lambda: shared_nursery)
 
 
 def run(test, **options):
@@ -41,18 +57,15 @@ def run(test, **options):
 
 def nurseries() -> set[int]:
     """Return the ids of the living children of this process that are sessions of their own."""
-    listed = subprocess.run(
-        ["ps", "-o", "pid=,ppid=,sid=,stat="], check=False, capture_output=True, text=True
-    ).stdout  # fmt: skip
-    listed += subprocess.run(["ps", "-eo", "pid=,ppid=,sid=,stat="], check=True, capture_output=True, text=True).stdout
-    rows = [line.split() for line in listed.splitlines()]
-    return {int(pid) for pid, parent, session, _ in rows if int(parent) == os.getpid() and pid == session}
+    rows = [status.read_text().rpartition(")")[2].split() for status in Path("/proc").glob("[0-9]*/stat")]
+    return {int(session) for _, parent, _, session, *_ in rows if int(parent) == os.getpid() != int(session)}
 
 
 def idle_pids(pool: ExtractionPool) -> list[int]:
     return [worker.pid for worker in pool._crew._idle]
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_worker_gives_what_extract_gives():
     async def test(pool):
         return await pool.extract(page("The bridge is open."))
@@ -60,6 +73,7 @@ def test_a_worker_gives_what_extract_gives():
     assert run(test) == extract(page("The bridge is open."), ExtractOptions())
 
 
+@pytest.mark.usefixtures("quick")
 def test_equal_payloads_are_extracted_once():
     async def test(pool):
         together = await asyncio.gather(*(pool.extract(page("same")) for _ in range(5)))
@@ -72,18 +86,22 @@ def test_equal_payloads_are_extracted_once():
     assert (counters.extractions, counters.cache_hits) == (2, 5)
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_same_bytes_in_another_encoding_are_another_page():
     async def test(pool):
         body = "<p>Grüße</p>".encode("latin-1")
-        texts = [(await pool.extract(Payload(body, encoding, ""))).text.text for encoding in ("cp1252", "cp1251")]
-        assert texts == ["Grüße", "Grьяe"]
+        texts = [
+            (await pool.extract(Payload(body, encoding, ""))).text.text for encoding in ("cp1252", "cp1251")
+        ]
+        assert texts == ["Grüße", "GrьЯe"]
 
     run(test)
 
 
+@pytest.mark.usefixtures("quick")
 def test_urls_matter_where_links_are_written_out():
     async def test(pool):
-        first = page("See <a href='/x'>this page</a> for more.", "http://one.invalid/")
+        first = page("A word. " * 60 + "See <a href='/x'>this page</a> for more.", "http://one.invalid/")
         second = Payload(first.body, "utf-8", "http://two.invalid/")
         texts = [(await pool.extract(payload)).text.text for payload in (first, second)]
         assert "http://one.invalid/x" in texts[0]
@@ -92,6 +110,7 @@ def test_urls_matter_where_links_are_written_out():
     run(test, extraction={"include_links": True})
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_cache_is_bounded_in_entries_and_in_text():
     async def test(pool):
         for number in (1, 2, 3, 1):
@@ -103,11 +122,14 @@ def test_the_cache_is_bounded_in_entries_and_in_text():
     assert run(test, cache_entries=3).extractions == 3
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_slow_page_costs_its_worker_and_nothing_else():
     async def test(pool):
         await pool.extract(page("warm"))
         start = time.monotonic()
-        slow, other = await asyncio.gather(pool.extract(Payload(SLOW, "utf-8", "")), pool.extract(page("quick")))
+        slow, other = await asyncio.gather(
+            pool.extract(Payload(SLOW, "utf-8", "")), pool.extract(page("quick"))
+        )
         assert slow.failure == "time_limit"
         assert slow.payload_digest == sha256_id(SLOW)
         assert other.text is not None
@@ -118,6 +140,7 @@ def test_a_slow_page_costs_its_worker_and_nothing_else():
     assert (counters.timeouts, counters.restarts) == (1, 0)
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_killed_worker_is_replaced_and_its_page_extracted():
     async def test(pool):
         await pool.extract(page("warm"))
@@ -141,6 +164,7 @@ def test_a_killed_nursery_is_replaced():
     run(test)
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_page_that_kills_twice_is_a_failure(monkeypatch):
     async def test(pool):
         await pool.extract(page("warm"))
@@ -170,6 +194,7 @@ def test_a_page_that_kills_twice_is_a_failure(monkeypatch):
     run(test)
 
 
+@pytest.mark.usefixtures("quick")
 def test_failures_of_the_moment_are_not_remembered():
     async def test(pool):
         first = await pool.extract(Payload(SLOW, "utf-8", ""))
@@ -180,6 +205,7 @@ def test_failures_of_the_moment_are_not_remembered():
     assert run(test, time_limit_s=0.5).extractions == 2
 
 
+@pytest.mark.usefixtures("quick")
 def test_workers_are_replaced_after_their_pages():
     async def test(pool):
         for number in range(5):
@@ -190,6 +216,7 @@ def test_workers_are_replaced_after_their_pages():
     assert (counters.retired, counters.restarts) == (2, 0)
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_cancelled_caller_does_not_cancel_the_extraction():
     async def test(pool):
         first = asyncio.create_task(pool.extract(page("shared")))
@@ -204,6 +231,7 @@ def test_a_cancelled_caller_does_not_cancel_the_extraction():
     assert run(test).extractions == 1
 
 
+@pytest.mark.usefixtures("quick")
 def test_large_bodies_are_digested_and_those_over_the_cap_not_extracted():
     async def test(pool):
         body = b"<p>word</p>" * (DIGEST_HERE_MAX_BYTES // 5)
@@ -214,6 +242,7 @@ def test_large_bodies_are_digested_and_those_over_the_cap_not_extracted():
     assert run(test, extraction={"max_input_bytes": DIGEST_HERE_MAX_BYTES}).extractions == 0
 
 
+@pytest.mark.usefixtures("quick")
 def test_warming_up_does_not_hold_up_the_loop():
     async def test(pool):
         start = time.thread_time()

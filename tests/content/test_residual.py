@@ -99,7 +99,8 @@ def test_a_page_that_differs_at_every_fetch_stays_the_same(run, site):
         "<p class=stamp>Served on Tuesday, {day} June 2025 at 14:0{day}:33</p>"
         "<form><input type=hidden name=csrf value={token}>token {token}</form>"
         "<div class=ad>Buy {day} boats now</div>"
-        "<ul class=more><li><a href=/{day}>Story number {day} about a thing that happened in the town</a></ul>"
+        "<ul class=more><li><a href=/{day}>Story number {day} about a thing that happened in the town"
+        "</a></ul>"
     )
     first = run(site(after=after.format(day=3, token="a81bc81bdead4e5dabff90865d1e13b1"))).text
     second = run(site(after=after.format(day=4, token="0c0ffee0dead4e5dabff90865d1e13b2"))).text

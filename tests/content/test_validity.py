@@ -1,5 +1,7 @@
 """Which responses can serve as evidence, and what might help the others."""
 
+# ruff: noqa: E501  a row of a table is a line
+
 from __future__ import annotations
 
 from typing import Any

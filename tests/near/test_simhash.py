@@ -75,13 +75,17 @@ def slow_simhash(text: str) -> str:
     keys = (0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
     shingles: Counter[int] = Counter()
     for start in range(len(words) - size + 1 if words else 0):
-        shingles[mix(sum(key * word for key, word in zip(keys, words[start : start + size], strict=False)) & MASK)] += 1
+        shingles[
+            mix(sum(key * word for key, word in zip(keys, words[start : start + size], strict=False)) & MASK)
+        ] += 1
     votes = sum(shingles.values())
     bits = [2 * sum(n for value, n in shingles.items() if value >> bit & 1) > votes for bit in range(64)]
     return f"{sum(1 << bit for bit, is_set in enumerate(bits) if is_set):016x}"
 
 
-MIXED = st.text(st.sampled_from("ab Zé_1\n.,ßİΣς東京かカーไทยกำម្ក\u0301\u200b\0\U00020000\U0001f600"), max_size=60)
+MIXED = st.text(
+    st.sampled_from("ab Zé_1\n.,ßİΣς東京かカーไทยกำម្ក\u0301\u200b\0\U00020000\U0001f600"), max_size=60
+)
 
 
 def test_the_scheme_is_named():
@@ -120,16 +124,13 @@ def test_tokens_as_strings_and_as_hashes_agree(text):
 
 def test_a_token_is_what_the_regular_expression_module_calls_a_word():
     """Holds for every code point outside the scripts without spaces."""
-    spaced = [
-        point
-        for point in range(sys.maxunicode + 1)
-        if not any(first <= point <= last for first, last, _ in UNSPACED) and not 0xD800 <= point <= 0xDFFF
-    ]
-    text = " ".join(map(chr, spaced))
+    unspaced = {point for first, last, _ in UNSPACED for point in range(first, last + 1)}
+    surrogates = set(range(0xD800, 0xE000))
+    text = " ".join(map(chr, sorted(set(range(sys.maxunicode + 1)) - unspaced - surrogates)))
     prepared = unicodedata.normalize("NFC", text).lower()
-    unspaced = "".join(f"{chr(first)}-{chr(last)}" for first, last, _ in UNSPACED)
-    expected = [word for word in re.findall(r"\w+", prepared) if not re.search(f"[{unspaced}]", word)]
-    found = [word for word in tokens(text) if not re.search(f"[{unspaced}]", word)]
+    # Composition turns some characters into ones of those scripts.
+    expected = [word for word in re.findall(r"\w+", prepared) if not unspaced & set(map(ord, word))]
+    found = [word for word in tokens(text) if not unspaced & set(map(ord, word))]
     assert found == expected
 
 
