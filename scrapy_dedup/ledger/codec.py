@@ -30,6 +30,8 @@ _MAX_DEPTH = 20
 _ESCAPE = "\x10"
 _UNSAFE = re.compile("[\x00\x10\ud800-\udfff]")
 _ESCAPED = re.compile("\x10([0-9a-f]{4})")
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -159,12 +161,16 @@ def unpack_text(codec: int, data: bytes) -> str:
 
 
 def pack_json(value: object) -> str:
-    """Return compact JSON with sorted keys, escaped for storage."""
-    return escape(json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
+    """Return compact JSON, escaped for storage."""
+    if value in ({}, []):
+        return "{}" if value == {} else "[]"
+    return escape(_compact(value))
 
 
 def unpack_json(stored: str) -> Any:  # noqa: ANN401 - JSON is of any type
     """Return the value that ``pack_json`` was given."""
+    if stored in {"{}", "[]"}:  # most pages have no fields of their own and no redirects
+        return {} if stored == "{}" else []
     return json.loads(unescape(stored))
 
 
@@ -196,6 +202,8 @@ def bounded(fields: Mapping[str, Any], max_bytes: int = MAX_EXTRA_BYTES) -> dict
     {'a': 1, 'dropped_fields': ['b']}
     """
     plain: dict[str, Any] = jsonable(fields)
+    if not plain or len(pack_json(plain).encode()) <= max_bytes:
+        return plain
     room = max_bytes
     kept: dict[str, Any] = {}
     dropped: list[str] = []
@@ -251,5 +259,4 @@ def spec_digest(spec: str) -> bytes:
 
 
 def _identity(prefix: str, parts: list[str | int]) -> str:
-    canonical = json.dumps(parts, ensure_ascii=True, separators=(",", ":"))
-    return prefix + hashlib.sha256(canonical.encode()).hexdigest()[:32]
+    return prefix + hashlib.sha256(_canonical(parts).encode()).hexdigest()[:32]

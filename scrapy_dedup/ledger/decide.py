@@ -6,7 +6,7 @@ sighting in turn and lets `Known` learn each decision, so that later sightings o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from scrapy_dedup.ledger.codec import body_id
@@ -259,17 +259,3 @@ def _new_body(case: _Case, action: Action, reason: str, related: str | None) -> 
         first_observation_id=case.observation.observation_id,
     )
     return Decision(action, reason, HeldBody(record, variant, text.residual_digest), True, related)
-
-
-def settled(sighting: Sighting, decision: Decision) -> ObservationRecord:
-    """Return the observation with the decision written into it."""
-    observation, text = sighting.observation, sighting.text
-    changes: Mapping[str, object] = {
-        "body_id": decision.body.record.body_id if decision.body else None,
-        "action": decision.action,
-        "reason": decision.reason,
-        "related_observation_id": decision.related_observation_id,
-        "residual_digest": text.residual_digest if text and decision.body else None,
-        "validity_reason": decision.note or observation.validity_reason,
-    }
-    return replace(observation, **changes)  # type: ignore[arg-type]

@@ -120,11 +120,15 @@ def _check_place(path: Path) -> None:
     if not directory.is_dir():
         raise LedgerUnavailable(f"{path} cannot be made: {directory} is a file. {_ADVICE}")
     for place in (directory, path, path.with_name(path.name + ".lock")):
-        if place.exists() and not os.access(place, os.W_OK):
+        if place.exists() and not _may(place, os.W_OK):
             raise LedgerUnavailable(
                 f"The ledger {path} cannot be written: {place} is read-only for this user. "
                 "Change its permissions, or set DEDUP_LEDGER to another path."
             )
+
+
+def _may(path: Path, access: int) -> bool:
+    return os.access(path, access, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _probe_sqlite(path: Path) -> int | None:
@@ -132,7 +136,7 @@ def _probe_sqlite(path: Path) -> int | None:
         raise LedgerUnavailable(f"The ledger {path} is a directory. Set DEDUP_LEDGER to a file in it.")
     if not path.exists():
         return None
-    if not os.access(path, os.R_OK):
+    if not _may(path, os.R_OK):
         raise LedgerUnavailable(f"The ledger {path} cannot be read by this user. Change its permissions.")
     if path.stat().st_size == 0:
         raise LedgerUnavailable(f"{path} is an empty file, not a ledger. Remove it, or choose another path.")
@@ -232,7 +236,7 @@ def reader_engine(target: Target) -> sa.Engine:
     if path is None:
         return _postgresql_engine(target, "REPEATABLE READ", readonly=True)
     # In a directory that cannot be written SQLite cannot make the log's index; nobody can write there either.
-    frozen = not os.access(path.parent, os.W_OK) and not _log_of(path).exists()
+    frozen = not _may(path.parent, os.W_OK) and not _log_of(path).exists()
     engine = _sqlite_engine(lambda: _connect_readonly(path, immutable=frozen))
     sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     return engine

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 from scrapy_dedup.ledger import codec
+from scrapy_dedup.ledger.decide import Decision
 from scrapy_dedup.records import (
     Action,
     AliasRecord,
@@ -16,6 +18,7 @@ from scrapy_dedup.records import (
     Outcome,
     Recovery,
     Sourced,
+    Text,
     Validity,
 )
 
@@ -90,7 +93,7 @@ def sighting_columns(record: ObservationRecord) -> dict[str, Any]:
     row.update({name: codec.escape_optional(getattr(record, name)) for name in _OPTIONAL_STRINGS})
     row["url_key_digest"] = codec.url_digest(record.url_key)
     row["fetched_us"] = codec.to_micros(record.fetched_at)
-    row["conditions"] = codec.pack_json(_packed_conditions(record.conditions))
+    row["conditions"] = _packed_conditions(record.conditions)
     row["redirect_urls"] = codec.pack_json(list(record.redirect_urls))
     row["payload_digest"] = _packed(record.payload_digest)
     row["outcome"] = record.outcome.value
@@ -102,16 +105,18 @@ def sighting_columns(record: ObservationRecord) -> dict[str, Any]:
     return row
 
 
-def decision_columns(record: ObservationRecord) -> dict[str, Any]:
+def decision_columns(decision: Decision, text: Text | None) -> dict[str, Any]:
     """Return the columns of an observation that the ledger decides, less its space and body."""
-    related = record.related_observation_id
-    return {
-        "action": record.action.value,
-        "reason": record.reason,
+    related = decision.related_observation_id
+    columns: dict[str, Any] = {
+        "action": decision.action.value,
+        "reason": decision.reason,
         "related_observation": None if related is None else codec.pack_id(related),
-        "residual_digest": _packed(record.residual_digest),
-        "validity_reason": codec.escape_optional(record.validity_reason),
+        "residual_digest": _packed(text.residual_digest) if text and decision.body else None,
     }
+    if decision.note is not None:
+        columns["validity_reason"] = decision.note
+    return columns
 
 
 def observation_record(row: Row, job_id: str, spider: str, body_id: str | None) -> ObservationRecord:
@@ -122,7 +127,7 @@ def observation_record(row: Row, job_id: str, spider: str, body_id: str | None) 
         job_id=job_id,
         spider=spider,
         fetched_at=codec.from_micros(row["fetched_us"]),
-        conditions=Conditions(**codec.unpack_json(row["conditions"])),
+        conditions=_unpacked_conditions(row["conditions"]),
         redirect_urls=tuple(codec.unpack_json(row["redirect_urls"])),
         payload_digest=_unpacked(row["payload_digest"]),
         outcome=Outcome(row["outcome"]),
@@ -229,9 +234,15 @@ def _unpacked(packed: bytes | None) -> str | None:
     return None if packed is None else codec.unpack_digest(packed)
 
 
-def _packed_conditions(conditions: Conditions) -> dict[str, str]:
+@functools.lru_cache(maxsize=256)
+def _packed_conditions(conditions: Conditions) -> str:
     stated = {name: getattr(conditions, name) for name in _CONDITION_FIELDS}
-    return {name: value for name, value in stated.items() if value is not None}
+    return codec.pack_json({name: value for name, value in stated.items() if value is not None})
+
+
+@functools.lru_cache(maxsize=256)
+def _unpacked_conditions(stored: str) -> Conditions:
+    return Conditions(**codec.unpack_json(stored))
 
 
 def _packed_sourced(record: ObservationRecord) -> dict[str, list[str]]:

@@ -25,7 +25,6 @@ from scrapy_dedup.ledger.decide import (
     TextKey,
     decide,
     normalized_key,
-    settled,
     text_key,
     url_key_in_space,
 )
@@ -101,8 +100,9 @@ def prepare(sighting: Sighting, job: JobRecord) -> Prepared:
     if text is not None:
         _check_text(text)
     identity = codec.observation_id(job.job_id, observation.seq)
-    known = replace(sighting, observation=replace(observation, observation_id=identity))
-    return Prepared(known, rows.sighting_columns(observation))
+    if observation.observation_id != identity:
+        sighting = replace(sighting, observation=replace(observation, observation_id=identity))
+    return Prepared(sighting, rows.sighting_columns(observation))
 
 
 def _check_text(text: Text) -> None:
@@ -277,7 +277,7 @@ class Store:
     def _observation_row(
         self, connection: sa.Connection, one: Prepared, decision: Decision, ordinals: Mapping[str, int]
     ) -> dict[str, Any]:
-        row = {**one.columns, **rows.decision_columns(settled(one.sighting, decision))}
+        row = {**one.columns, **rows.decision_columns(decision, one.sighting.text)}
         row["job"] = self._job_ordinal
         row["body"] = row["space"] = None
         if decision.body is not None:

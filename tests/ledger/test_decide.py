@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from scrapy_dedup.ledger.decide import MAX_BODY_BYTES, Known, Sighting, decide
 from scrapy_dedup.ledger.codec import observation_id
+from scrapy_dedup.ledger.decide import MAX_BODY_BYTES, Known, Sighting, decide
 from scrapy_dedup.records import Action, Outcome, Validity
 
 A, B = "http://site.example/a", "http://site.example/b"
@@ -15,7 +15,7 @@ A, B = "http://site.example/a", "http://site.example/b"
 
 @pytest.fixture
 def run(records):
-    """Decide about steps in turn: (text or None, URL, changes) -> [(action, reason, related step, body id)]."""
+    """Decide in turn about steps (text or None, URL, changes)."""
 
     def decide_all(*steps, reuse_normalized=True):
         known, decisions = Known("default"), []
@@ -159,7 +159,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("steps, expected", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(("steps", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_rules(run, steps, expected):
     assert summary(run(*steps)) == expected
 
@@ -180,7 +180,7 @@ def test_bodies_are_shared_only_by_equal_text(run):
 
 
 @pytest.mark.parametrize(
-    "count, reason", [(MAX_BODY_BYTES // 4, "new_text"), (MAX_BODY_BYTES // 4 + 1, "body_over_cap")]
+    ("count", "reason"), [(MAX_BODY_BYTES // 4, "new_text"), (MAX_BODY_BYTES // 4 + 1, "body_over_cap")]
 )
 def test_the_cap_counts_bytes(run, count, reason):
     (decision,) = run(("\U0001f600" * count, A, {}))

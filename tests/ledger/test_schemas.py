@@ -1,4 +1,4 @@
-"""Every line that is exported validates against the JSON Schema of its kind, which lists exactly its fields."""
+"""Every exported line validates against the JSON Schema of its kind, which lists exactly its fields."""
 
 from __future__ import annotations
 

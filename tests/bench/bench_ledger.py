@@ -1,0 +1,220 @@
+"""What the ledger costs: pages for each second, how that holds as it grows, and how long it holds up a loop.
+
+Run ``python tests/bench/bench_ledger.py [--pages N] [--url URL]``. Exit code 1 when a bound is missed.
+With ``--pages 500000`` the rate at the end is compared with the rate at 5,000 pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from scrapy_dedup.ledger import LedgerWriter, Sighting, observation_id
+from scrapy_dedup.ledger.engine import Target, WriteSession
+from scrapy_dedup.ledger.store import Store, prepare
+from scrapy_dedup.records import Conditions, JobRecord, ObservationRecord, Outcome, Sourced, Text, Validity
+
+BATCH = 100
+NEW_TEXT_SHARE = 0.7
+TEXT_WORDS = 900  # about 6 KB, as an average article
+MIN_PAGES_PER_S = 1_000
+MIN_KEPT_SHARE = 0.5
+MAX_LAG_P99_MS = 15.0
+LOOP_PAGES_PER_S = 300
+TICK_S = 0.005
+
+_LETTERS = random.Random(3)
+WORDS = ["".join(_LETTERS.choices("eetaaoinshrdlu", k=2 + number % 8)) for number in range(3_000)]
+JOB = JobRecord(
+    job_id="bench",
+    spider="bench",
+    corpus="default",
+    settings_digest="sha256:" + "0" * 64,
+    policy="standard-1:0123456789abcdef",
+    extractor="x-1",
+    source_digest=None,
+    started_at="2026-01-01T00:00:00Z",
+)
+
+
+def sha(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def make_text(rng: random.Random, words: int) -> Text:
+    text = " ".join(WORDS[int(rng.paretovariate(0.6)) % len(WORDS)] for _ in range(words))
+    digest = sha(text)
+    return Text(
+        text=text,
+        representation="markdown",
+        extractor_id="x-1",
+        text_digest=digest,
+        normalized_digest=sha(text + " normalized"),
+        visible_digest=digest,
+        residual_digest=digest,
+        language="en",
+        char_count=len(text),
+        word_count=words,
+        simhash=digest[7:23],
+        simhash_scheme="simhash64-w3-1",
+    )
+
+
+def make_sighting(seq: int, text: Text) -> Sighting:
+    url = f"https://site.example/section/{seq % 97}/article-{seq}?id={seq}"
+    observation = ObservationRecord(
+        observation_id=observation_id(JOB.job_id, seq),
+        job_id=JOB.job_id,
+        spider=JOB.spider,
+        seq=seq,
+        fetched_at="2026-01-01T00:00:00.123456Z",
+        request_id=hashlib.sha256(url.encode()).hexdigest()[:40],
+        conditions=Conditions(),
+        from_cache=False,
+        gateway_status=None,
+        access=None,
+        request_url=url,
+        fetch_url=url,
+        url=url,
+        redirect_urls=(),
+        url_key=url,
+        policy_id=JOB.policy,
+        document_url=None,
+        referrer_url="https://site.example/section/1",
+        depth=3,
+        http_status=200,
+        content_type="text/html; charset=utf-8",
+        etag=f'"abc{seq}"',
+        last_modified="Wed, 21 Oct 2026 07:28:00 GMT",
+        payload_digest=sha(url),
+        payload_bytes=40_000,
+        outcome=Outcome.FETCHED,
+        validity=Validity.VALID,
+        validity_reason=None,
+        recovery=None,
+        title=Sourced(f"Title of article {seq}", "title"),
+        date_published=Sourced("2026-01-01", "meta:article:published_time"),
+    )
+    return Sighting(observation, text)
+
+
+def sightings(count: int, words: int) -> Iterator[Sighting]:
+    """Yield pages of which some carry a text seen before."""
+    rng = random.Random(7)
+    recent: list[Text] = []
+    for seq in range(count):
+        if recent and rng.random() > NEW_TEXT_SHARE:
+            text = rng.choice(recent)
+        else:
+            text = make_text(rng, words)
+            recent = [*recent[-999:], text]
+        yield make_sighting(seq, text)
+
+
+def bench_rate(url: str, pages: int, words: int) -> bool:
+    """Write ``pages`` in batches; time only the ledger, not the making of the pages."""
+    store = Store(JOB, {}, reuse_normalized=True)
+    session = WriteSession(Target.parse(url))
+    with session.transaction() as connection:
+        store.open_job(connection)
+    spent, cpu, written, window = 0.0, 0.0, 0, []
+    first_rate = rate = 0.0
+    batch: list[Sighting] = []
+    for sighting in sightings(pages, words):
+        batch.append(sighting)
+        if len(batch) < BATCH:
+            continue
+        started, started_cpu = time.perf_counter(), time.process_time()
+        prepared = [prepare(one, JOB) for one in batch]
+        with session.transaction() as connection:
+            store.write(connection, prepared)
+        elapsed = time.perf_counter() - started
+        cpu += time.process_time() - started_cpu
+        spent += elapsed
+        window = [*window[-49:], elapsed]
+        written += len(batch)
+        batch = []
+        rate = BATCH * len(window) / sum(window)
+        if written == 5_000:
+            first_rate = rate
+        if written % 50_000 == 0:
+            print(f"  {written:>7} pages: {rate:6.0f} pages/s in the last 5,000", flush=True)
+    session.close()
+    print(
+        f"  {written} pages in {spent:.1f} s: {written / spent:.0f} pages/s, {cpu / written * 1e6:.0f} us CPU a page"
+    )
+    print(f"  at 5,000 pages {first_rate:.0f} pages/s, at the end {rate:.0f} ({rate / first_rate:.0%})")
+    return written / spent >= MIN_PAGES_PER_S and rate >= MIN_KEPT_SHARE * first_rate
+
+
+async def bench_lag(url: str, seconds: float, words: int) -> bool:
+    """Tick every 5 ms beside a steady stream of pages through the writer."""
+    made = list(sightings(int(LOOP_PAGES_PER_S * seconds), words))
+    quiet = await _lags(seconds / 2, [])
+    writer = LedgerWriter(url, JOB, {}, reuse_normalized=True)
+    writer.open()
+    waiting: list[asyncio.Future[object]] = []
+    lags = await _lags(seconds, made, writer, waiting)
+    await asyncio.gather(*waiting)
+    writer.finish("finished")
+    p99 = _percentile(lags, 0.99)
+    print(f"  loop lag at {LOOP_PAGES_PER_S} pages/s: p99 {p99:.1f} ms, max {max(lags):.1f} ms")
+    print(
+        f"  (the same loop without a ledger: p99 {_percentile(quiet, 0.99):.1f} ms, max {max(quiet):.1f} ms)"
+    )
+    return p99 <= MAX_LAG_P99_MS
+
+
+async def _lags(
+    seconds: float,
+    pages: list[Sighting],
+    writer: LedgerWriter | None = None,
+    waiting: list[asyncio.Future[object]] | None = None,
+) -> list[float]:
+    lags: list[float] = []
+    started = expected = time.perf_counter()
+    sent = 0
+    while time.perf_counter() - started < seconds:
+        expected = time.perf_counter() + TICK_S
+        await asyncio.sleep(TICK_S)
+        lags.append((time.perf_counter() - expected) * 1000)
+        due = min(len(pages), int((time.perf_counter() - started) * LOOP_PAGES_PER_S))
+        while writer is not None and waiting is not None and sent < due:
+            waiting.append(asyncio.wrap_future(writer.record(pages[sent])))
+            sent += 1
+    return lags
+
+
+def _percentile(values: list[float], share: float) -> float:
+    return sorted(values)[int(len(values) * share)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pages", type=int, default=20_000)
+    parser.add_argument("--words", type=int, default=TEXT_WORDS, help="words of a text")
+    parser.add_argument("--seconds", type=float, default=8.0, help="length of the lag measurement")
+    parser.add_argument("--url", help="another ledger than a SQLite file, e.g. postgresql://...")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"rate, in batches of {BATCH}, {options.words} words a text")
+        fast = bench_rate(
+            options.url or f"sqlite:///{Path(folder) / 'rate.db'}", options.pages, options.words
+        )
+        print("lag")
+        smooth = asyncio.run(
+            bench_lag(f"sqlite:///{Path(folder) / 'lag.db'}", options.seconds, options.words)
+        )
+    print("ok" if fast and smooth else "a bound was missed")
+    return 0 if fast and smooth else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
