@@ -65,7 +65,7 @@ class Addon:
         for feed_format, exporter in EXPORTERS.items():
             settings["FEED_EXPORTERS"].setdefault(feed_format, exporter, "addon")
         config = read_config(settings)
-        if not config.enabled or is_shell(settings):
+        if not config.enabled:
             return
         LedgerWriter.check(config.ledger_url)
         suite = Suite(self.crawler, config)
@@ -118,11 +118,6 @@ def base_dir() -> Path:
     """Return where relative paths start: the folder of ``scrapy.cfg``, else the current folder."""
     cfg = closest_scrapy_cfg()
     return Path(cfg).parent if cfg else Path.cwd()
-
-
-def is_shell(settings: BaseSettings) -> bool:
-    """Tell whether this is ``scrapy shell``, where nobody crawls; only it keeps the engine alive."""
-    return settings.getbool("KEEP_ALIVE")
 
 
 def add_feeds(settings: BaseSettings) -> None:

@@ -146,7 +146,8 @@ class DedupDownloaderMiddleware:
         self._ended(request, DOWNLOAD_ERRORS.get(name, name), None)
 
     def _ended(self, request: Request, reason: str, response: Response | None) -> None:
-        self._suite.spawn(self._suite.pages.record_failure(request, reason, response=response))
+        if self._suite.is_crawl:
+            self._suite.spawn(self._suite.pages.record_failure(request, reason, response=response))
         if is_governed(request):
             self._suite.variants.key_failed(request)
 

@@ -164,7 +164,7 @@ def _row(item: object) -> PageRow | None:
     """Return what a feed may write of an item; None when the item is no page that the ledger holds."""
     if isinstance(item, PageRow):
         return item
-    if isinstance(item, PageItem) and item.observation is not None:
+    if isinstance(item, PageItem) and item.observation is not None and not item.is_repeat:
         return PageRow(item.observation, item.body if item.body_is_new else None)
     return None
 

@@ -60,6 +60,7 @@ class PageItem:
         action: ``keep``, ``reuse``, ``review`` or ``none``.
         body_is_new: whether this observation brought the body into the ledger.
         response: where the page came from, until it is processed; not a field, so never exported.
+        is_repeat: whether an earlier item already stands for the same response; not a field.
     """
 
     url: str
@@ -74,6 +75,7 @@ class PageItem:
 
     def __post_init__(self) -> None:
         self.response: Response | None = None
+        self.is_repeat = False
 
     @classmethod
     def from_response(

@@ -36,6 +36,10 @@ DIGEST_HERE_BYTES = 1_000_000
 # A URL of these kinds identifies nothing that others could look up.
 UNSENDABLE = ("credentials", "unsupported_scheme")
 
+# States of a response that another URL of the same key may do better than. A type or text that cannot be
+# extracted is a page all the same.
+NO_PAGE = (Validity.HTTP_ERROR, Validity.EMPTY, Validity.UNEXPECTED_CONTENT)
+
 OUR_FORMATS = ("observations", "bodies")
 
 
@@ -116,7 +120,10 @@ class Pages:
         text = extraction.text if extraction and is_valid else None
         request = response.request
         if request is not None and is_governed(request):
-            (suite.variants.key_succeeded if is_valid else suite.variants.key_failed)(request)
+            if judgement.validity in NO_PAGE:
+                suite.variants.key_failed(request)
+            else:
+                suite.variants.key_succeeded(request)
         return await suite.record(
             Sighting(
                 observation,

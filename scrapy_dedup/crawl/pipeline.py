@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Spider, signals
@@ -16,6 +17,8 @@ from scrapy_dedup.errors import LedgerError
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from typing_extensions import Self
+
+logger = logging.getLogger(__name__)
 
 
 class DedupPipeline:
@@ -38,9 +41,15 @@ class DedupPipeline:
         Raises:
             DropItem: when the ledger failed, so that nothing downstream counts the page as recorded.
         """
-        if not isinstance(item, PageItem) or item.response is None:
+        if not isinstance(item, PageItem) or not self._suite.is_crawl:
+            return item
+        if item.response is None:
+            self._warn(f"A PageItem for {item.url} has no response; make it with PageItem.from_response")
             return item
         response, item.response = item.response, None
+        item.is_repeat = self._suite.pages.is_recorded(response)
+        if item.is_repeat:
+            self._warn(f"{item.url} has more than one PageItem; only the fields of the first are recorded")
         try:
             recorded = await self._suite.pages.record(response, SpidersView.of(item))
         except LedgerError as error:
@@ -50,8 +59,11 @@ class DedupPipeline:
         item.observation = recorded.observation
         item.body = recorded.body
         item.action = recorded.observation.action.value
-        item.body_is_new = recorded.body_is_new
+        item.body_is_new = recorded.body_is_new and not item.is_repeat
         return item
+
+    def _warn(self, message: str) -> None:
+        logger.warning(message, extra={"spider": self._suite.crawler.spider})
 
     async def close_spider(self) -> None:
         """Finish what is under way while the feeds are still open."""

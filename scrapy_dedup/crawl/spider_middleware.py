@@ -70,7 +70,7 @@ class DedupSpiderMiddleware:
             self._suite.spawn(self._suite.pages.record_automatically(response))
 
     def _is_wanted(self, response: Response) -> bool:
-        if response.request is None or not is_observed(response.request):
+        if response.request is None or not is_observed(response.request) or not self._suite.is_crawl:
             return False
         return self._suite.config.auto_pages and self._suite.pages.reaches_callback(response)
 

@@ -89,6 +89,16 @@ class Suite:
         return self.crawler.stats
 
     @property
+    def is_crawl(self) -> bool:
+        """Whether this is a crawl, and not a command that looks at a page: shell, fetch, view, parse, check.
+
+        The shell drives the engine without the crawler; the other commands put a start of their own into the
+        spider. What they fetch is for a person to see and leaves nothing behind.
+        """
+        start = self.crawler.spidercls.start
+        return self.crawler.crawling and not start.__module__.startswith("scrapy.commands.")
+
+    @property
     def spider_name(self) -> str:
         """The name of the spider."""
         return self.crawler.spider.name if self.crawler.spider else self.crawler.spidercls.name

@@ -57,6 +57,8 @@ class Variants:
 
     def key_failed(self, request: Request) -> None:
         """Take note that a request ended without a valid page, and request a variant of its key."""
+        if not self._suite.is_crawl:
+            return
         for key in self._keys_of(request):
             failed = self._failed.setdefault(key, FailedKey(request))
             failed.tried.update(chain_of(request))
