@@ -194,3 +194,19 @@ def test_the_second_crawl_adds_only_the_page_that_changed(second):
 def test_the_second_crawl_observes_every_page_again(first, second):
     """By their keys: which spelling of a URL is met first, and so fetched, depends on chance."""
     assert {seen.url_key for seen in first.observations} == {seen.url_key for seen in second.observations}
+
+
+def test_make_demo_ends_with_the_funnel_and_the_paths(second, project, port):
+    """A third run, as the script behind ``make demo`` does it; it adds no text."""
+    ran = subprocess.run(
+        [sys.executable, "demo.py", f"port={port}", "edition=2"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"distinct bodies +0\b", ran.stdout)
+    for path in ("dedup.db", "dedup/observations.jsonl", "dedup/bodies.jsonl"):
+        assert str(project / path) in ran.stdout

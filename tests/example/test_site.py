@@ -130,6 +130,12 @@ def test_the_live_page_shows_another_time_token_advertisement_and_related_links_
     assert re.findall(r"<p>.*?</p>", first) == re.findall(r"<p>.*?</p>", second)
 
 
+def test_a_mirror_serves_the_bytes_of_its_original():
+    copies = [page for page in SITE.pages if page.kind == "mirror"]
+    assert len(copies) == 11
+    assert all(_get(page.key).body == _get(page.duplicates_of).body for page in copies)
+
+
 def test_the_alias_host_serves_its_own_pages_and_sends_the_rest_home():
     (alias, *_) = [page for page in SITE.pages if page.host == "alias"]
     assert _get(alias.key, host="127.0.0.1").status == 200

@@ -86,7 +86,7 @@ def render(page: Page, visit: Visit, *, goods: Sequence[Product] = (), links: Se
     furnished = page.kind != "print"
     parts = (
         _head(page),
-        _navigation(visit) if furnished else "",
+        _navigation(visit, personal=_is_personal(page)) if furnished else "",
         _paragraphs("div", 'id="cookie-banner" class="cookie-consent" role="dialog"', COOKIE_BANNER),
         f"<main>{_article(page, visit)}{_goods(goods, visit)}</main>",
         _facets(page, visit) if page.category else "",
@@ -102,8 +102,8 @@ def render(page: Page, visit: Visit, *, goods: Sequence[Product] = (), links: Se
 
 def render_message(title: str, text: str, visit: Visit) -> str:
     """Return a page of the server itself, such as an error message."""
-    head = _head(Page("", "message", title, ()))
-    return f"{head}{_navigation(visit)}<main><h1>{title}</h1><p>{text}</p></main></body></html>\n"
+    top = _head(Page("", "message", title, ())) + _navigation(visit, personal=False)
+    return f"{top}<main><h1>{title}</h1><p>{text}</p></main></body></html>\n"
 
 
 def break_markup(document: str) -> str:
@@ -129,11 +129,16 @@ def _head(page: Page) -> str:
     )  # fmt: skip
 
 
-def _navigation(visit: Visit) -> str:
+def _navigation(visit: Visit, *, personal: bool) -> str:
+    """Return the top of a page; a personal one holds a session id and a token that no other visit gets."""
     entries = [f'<li><a href="{path}">{text}</a></li>' for path, text in NAVIGATION]
-    session = visit.token("session").upper()
-    entries.append(f'<li><a href="/shop/;jsessionid={session}">Basket</a></li>')
-    form = f'<form action="/search"><input type="hidden" name="csrf" value="{visit.token("csrf")}"></form>'
+    form = ""
+    if personal:
+        session = visit.token("session").upper()
+        entries.append(f'<li><a href="/shop/;jsessionid={session}">Basket</a></li>')
+        form = (
+            f'<form action="/search"><input type="hidden" name="csrf" value="{visit.token("csrf")}"></form>'
+        )
     return f'<header class="site-header">{form}<nav><ul>{"".join(entries)}</ul></nav></header>'
 
 
@@ -196,6 +201,10 @@ def _variants(product: Product, visit: Visit) -> str:
 def _is_live(page: Page) -> bool:
     """Tell whether this is the page, or a copy of it, that looks different at each fetch."""
     return (page.duplicates_of or page.key) == "/live"
+
+
+def _is_personal(page: Page) -> bool:
+    return bool(page.product or page.category or _is_live(page))
 
 
 def _timestamp(visit: Visit) -> str:

@@ -122,6 +122,8 @@ class Site:
         page = self._find(host, path, pairs)
         if page is None:
             return _message(404, "Not found", "There is nothing under this address.", visit)
+        if page.kind in ("mirror", "alias"):  # the very file of the original, under another address
+            page = self._by_key["main", page.duplicates_of or ""]
         here = Visit(visit.port, visit.count, visit.now, pairs)
         document = render(page, here, goods=self._goods(page, pairs), links=tuple(self._links(page, here)))
         if page.kind == "broken_html":
