@@ -167,14 +167,14 @@ def pack_json(value: object) -> str:
     return escape(_compact(value))
 
 
-def unpack_json(stored: str) -> Any:  # noqa: ANN401 - JSON is of any type
+def unpack_json(stored: str) -> Any:
     """Return the value that ``pack_json`` was given."""
     if stored in {"{}", "[]"}:  # most pages have no fields of their own and no redirects
         return {} if stored == "{}" else []
     return json.loads(unescape(stored))
 
 
-def jsonable(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - JSON is of any type
+def jsonable(value: object, depth: int = 0) -> Any:
     """Return ``value`` in types that JSON has; whatever JSON cannot say is written as its string.
 
     >>> jsonable({"price": 1.5, "seen": {3}, 4: (1, None), "odd": float("nan")})

@@ -256,48 +256,66 @@ class WriteSession:
         self._path = target.path
         self._lock = _turn_lock(target.path)
         self._checkpoint_at = CHECKPOINT_BYTES
+        self._engine = _writer_engine(target)
+        self._connection: sa.Connection | None = None
         try:
-            with self._turn():
-                if self._path:
-                    _make_sqlite(self._path)
-                self._engine = _writer_engine(target)
-                self._connection = self._engine.connect()
-            with self.transaction() as connection:
-                _bring_up_to_date(connection, target)
+            self._open(target)
         except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError) as error:
+            self.close()
             raise LedgerUnavailable(f"The ledger {target.name} cannot be opened ({error}).") from error
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Hold the writers' turn and one transaction; commits at the end, rolls back on an exception."""
+        """Hold the writers' turn and one transaction; commits at the end, rolls back on an exception.
+
+        Raises:
+            LedgerUnavailable: the session is closed, or the turn did not come in time.
+        """
+        connection = self._connection
+        if connection is None:
+            raise LedgerUnavailable("The ledger is closed.")
         with self._turn():
-            with self._connection.begin():
+            with connection.begin():
                 if self._path is None:
-                    self._connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ADVISORY_LOCK)))
-                yield self._connection
-            self._checkpoint_if_grown()
+                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ADVISORY_LOCK)))
+                yield connection
+            if self._path is not None:
+                self._checkpoint_if_grown(connection, self._path)
 
     def close(self) -> None:
         """Close the connection; for SQLite this moves the log into the file, in our turn."""
+        connection, self._connection = self._connection, None
+        try:
+            if connection is not None:
+                with self._turn():
+                    connection.close()
+        finally:
+            if self._lock:
+                self._lock.close()
+
+    def _open(self, target: Target) -> None:
         with self._turn():
-            self._connection.close()
-            self._engine.dispose()
-        if self._lock:
-            self._lock.close()
+            if self._path:
+                _make_sqlite(self._path)
+            self._connection = self._engine.connect()
+        with self.transaction() as connection:
+            _bring_up_to_date(connection, target)
 
     def _turn(self) -> AbstractContextManager[None]:
         return self._lock.turn() if self._lock else nullcontext()
 
-    def _checkpoint_if_grown(self) -> None:
+    def _checkpoint_if_grown(self, connection: sa.Connection, path: Path) -> None:
         """Move the log into the file when it has grown; a reader may hold parts of it back."""
-        if self._path is None or _log_bytes(self._path) < self._checkpoint_at:
+        driver = connection.connection.driver_connection
+        if driver is None or _log_bytes(path) < self._checkpoint_at:
             return
-        driver = self._connection.connection.driver_connection
-        assert driver is not None  # noqa: S101 - narrows the type; the connection is open here
         driver.execute("PRAGMA busy_timeout=0")  # never wait for readers: what they hold back is moved later
         driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         driver.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-        self._checkpoint_at = _log_bytes(self._path) + CHECKPOINT_BYTES
+        self._checkpoint_at = _log_bytes(path) + CHECKPOINT_BYTES
 
 
 def _log_bytes(path: Path) -> int:

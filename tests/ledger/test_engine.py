@@ -124,7 +124,7 @@ def test_a_newer_ledger_is_refused_and_left_alone(made, tmp_path, records):
     before = snapshot(tmp_path)
     url = f"sqlite:///{made}"
     for attempt in (LedgerWriter.check, Ledger.open, lambda url: records.crawl(url, records.job()).see("T")):
-        with pytest.raises(LedgerTooNew, match="version 2.*Upgrade"):
+        with pytest.raises(LedgerTooNew, match=r"version 2.*Upgrade"):
             attempt(url)
     assert snapshot(tmp_path) == before
 
@@ -234,7 +234,7 @@ def test_reading_changes_no_byte_of_the_ledger(made):
     with Ledger.open(f"sqlite:///{made}") as ledger:
         assert ledger.check(deep=True) == []
         assert ledger.summary()["observations"] == 1
-        with pytest.raises(Exception, match="readonly|read-only|attempt to write"):
+        with pytest.raises(Exception, match=r"readonly"):
             ledger._connection.exec_driver_sql("DELETE FROM observation")
     assert made.read_bytes() == before
 

@@ -1,0 +1,81 @@
+"""The numbered steps give exactly the present schema, all or nothing; every released ledger still opens."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from scrapy_dedup.ledger import Ledger, migrations
+from scrapy_dedup.ledger.engine import Target, WriteSession, probe
+from scrapy_dedup.ledger.schema import SCHEMA_VERSION, metadata
+from scrapy_dedup.records import to_dict
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_every_version_has_its_step():
+    assert sorted(migrations.STEPS) == list(range(1, SCHEMA_VERSION + 1))
+
+
+def test_the_sum_of_the_steps_is_the_present_schema(ledger_url):
+    session = WriteSession(Target.parse(ledger_url))
+    with session.transaction() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+        names = {name for table in metadata.tables.values() for name in _constraint_names(table)}
+        assert {name for table in metadata.tables for name in _held_names(connection, table)} == names
+    session.close()
+
+
+def _constraint_names(table: sa.Table) -> set[str]:
+    kinds = (sa.UniqueConstraint, sa.ForeignKeyConstraint)
+    constraints = {one.name for one in table.constraints if isinstance(one, kinds)}
+    return constraints | {index.name for index in table.indexes}
+
+
+def _held_names(connection: sa.Connection, table: str) -> set[str]:
+    inspector = sa.inspect(connection)
+    unique = {one["name"] for one in inspector.get_unique_constraints(table)}
+    foreign = {one["name"] for one in inspector.get_foreign_keys(table)}
+    indexes = {one["name"] for one in inspector.get_indexes(table) if not one.get("duplicates_constraint")}
+    return unique | foreign | indexes
+
+
+def test_a_step_that_fails_leaves_nothing(ledger_url, monkeypatch):
+    def fail(operations):
+        migrations.v0001_first_schema.upgrade(operations)
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr(migrations, "STEPS", {1: fail})
+    target = Target.parse(ledger_url)
+    with pytest.raises(RuntimeError, match="in the middle"):
+        WriteSession(target)
+    assert probe(target) is None
+    monkeypatch.undo()
+    WriteSession(target).close()
+    assert probe(target) == SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.db")), ids=lambda path: path.stem)
+def test_a_released_ledger_opens_and_holds_what_it_held(golden, tmp_path, records):
+    held = [json.loads(line) for line in golden.with_suffix(".jsonl").read_text("utf-8").splitlines()]
+    assert golden.stat().st_size < 100_000
+    path = tmp_path / "dedup.db"
+    shutil.copyfile(golden, path)
+    WriteSession(Target.parse(f"sqlite:///{path}")).close()  # migrates, once there is something to migrate
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        read = [*ledger.jobs(), *ledger.observations(), *ledger.bodies(), *ledger.aliases()]
+        assert [json.loads(json.dumps(to_dict(record))) for record in read] == held
+        assert ledger.check(deep=True) == []
+    with records.crawl(f"sqlite:///{path}", records.job("next")) as one:
+        assert not one.see("The Text").body_is_new
+
+
+def test_there_is_a_golden_ledger_of_the_present_version():
+    assert (GOLDEN / f"ledger-v{SCHEMA_VERSION}.db").exists()
