@@ -98,15 +98,16 @@ class ExtractionPool:
     ) -> None:
         self.options = options
         self.counters = Counters()
-        self._workers = workers
-        self._crew = _Crew(time_limit_s, recycle_after, self.counters)
+        self._to_hire = workers
+        self._crew = _Crew(workers, time_limit_s, recycle_after, self.counters)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="dedup-extract")
         self._cache = _Cache(cache_entries, cache_text_bytes)
         self._in_flight: dict[Hashable, asyncio.Task[Extraction]] = {}
 
     def warm_up(self) -> None:
-        """Start the processes in the background; returns at once."""
-        for _ in range(self._workers):
+        """Start the processes in the background; returns at once, and does nothing the second time."""
+        to_hire, self._to_hire = self._to_hire, 0
+        for _ in range(to_hire):
             self._threads.submit(self._crew.hire_ahead)
 
     async def extract(self, payload: Payload) -> Extraction:
@@ -197,7 +198,8 @@ def _text_bytes(entry: Extraction) -> int:
 class _Crew:
     """The workers; all methods block and belong into threads."""
 
-    def __init__(self, time_limit_s: float, recycle_after: int, counters: Counters) -> None:
+    def __init__(self, size: int, time_limit_s: float, recycle_after: int, counters: Counters) -> None:
+        self._size = size
         self._time_limit_s = time_limit_s
         self._recycle_after = recycle_after
         self._counters = counters
@@ -274,8 +276,12 @@ class _Crew:
         return self._nursery.new_worker()
 
     def _release(self, worker: _Worker) -> None:
+        """Keep a worker for the next page; there is never use for more of them than there are threads."""
         with self._lock:
-            self._idle.append(worker)
+            if len(self._idle) < self._size:
+                self._idle.append(worker)
+                return
+        worker.end()
 
     def _count(self, name: str) -> None:
         with self._lock:

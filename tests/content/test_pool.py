@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -55,10 +56,23 @@ def run(test, **options):
     return asyncio.run(with_pool())
 
 
+def processes() -> list[tuple[int, int, int]]:
+    """Return process id, parent and session of every process."""
+    rows = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # ended since it was listed
+            _, parent, _, session, *_ = status.read_text().rpartition(")")[2].split()
+            rows.append((int(status.parent.name), int(parent), int(session)))
+    return rows
+
+
+def children_of(pid: int) -> set[int]:
+    return {child for child, parent, _ in processes() if parent == pid}
+
+
 def nurseries() -> set[int]:
-    """Return the ids of the living children of this process that are sessions of their own."""
-    rows = [status.read_text().rpartition(")")[2].split() for status in Path("/proc").glob("[0-9]*/stat")]
-    return {int(session) for _, parent, _, session, *_ in rows if int(parent) == os.getpid() != int(session)}
+    """Return the ids of the children of this process that lead sessions of their own."""
+    return {pid for pid, parent, session in processes() if parent == os.getpid() and pid == session}
 
 
 def idle_pids(pool: ExtractionPool) -> list[int]:
@@ -251,6 +265,20 @@ def test_warming_up_does_not_hold_up_the_loop():
         assert (await pool.extract(page("first"))).text is not None
 
     run(test, workers=2)
+
+
+@pytest.mark.usefixtures("quick")
+def test_there_are_never_more_processes_than_workers():
+    async def test(pool):
+        for number in range(20):
+            pool.warm_up()
+            await pool.extract(page(f"text {number}"))
+        await asyncio.gather(*(pool.extract(page(f"more {number}")) for number in range(20)))
+        nursery = pool._crew._nursery._process.pid
+        await asyncio.sleep(0.5)  # retired workers end by themselves
+        assert len(children_of(nursery)) <= 2
+
+    run(test, workers=2, recycle_after=7)
 
 
 def test_closing_ends_all_processes():
