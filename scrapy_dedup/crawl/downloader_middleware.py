@@ -14,6 +14,7 @@ from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.http import Response
 
 from scrapy_dedup.crawl import stats as names
+from scrapy_dedup.crawl.pages import page_url
 from scrapy_dedup.crawl.requests import (
     REFERRER,
     chain_of,
@@ -126,7 +127,7 @@ class DedupDownloaderMiddleware:
         """Record a response that is the end of its request and reaches no callback."""
         self._unanswered.pop(request.url, None)
         if is_observed(request):
-            self._note_redirects(request, self._suite.key_of(response.url))
+            self._note_redirects(request, self._suite.key_of(page_url(request, response)))
             if response.request is None:
                 response.request = request  # as the engine does next
             if not self._suite.pages.reaches_callback(response):

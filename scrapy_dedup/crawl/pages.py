@@ -182,7 +182,8 @@ class Pages:
     ) -> ObservationRecord:
         suite = self._suite
         seq = await suite.next_seq()
-        url = response.url if response is not None else request.url
+        url = page_url(request, response)
+        source_url = response.url if response is not None else request.url
         referrer = referrer_of(request)
         found = metadata or PageMetadata()
         return ObservationRecord(
@@ -198,7 +199,7 @@ class Pages:
             access=access_of(request),
             request_url=redact(linked_url(request)),
             fetch_url=redact(first_url(request)),
-            url=redact(url),
+            url=redact(source_url),
             redirect_urls=tuple(map(redact, chain_of(request)[:-1])),
             url_key=redact(suite.key_of(url)),
             policy_id=suite.policy.decide(url).policy_id,
@@ -239,6 +240,13 @@ class Pages:
             feeds.item_scraped(row, crawler.spider)
         finally:
             feeds.slots = others + feeds.slots
+
+
+def page_url(request: Request, response: Response | None) -> str:
+    """Return the URL of a page, with the fragment that a response's URL lacks: ``#!/a`` is part of a key."""
+    if response is None or request.url.partition("#")[0] == response.url:
+        return request.url
+    return response.url
 
 
 def outcome_of(status: int) -> Outcome:
