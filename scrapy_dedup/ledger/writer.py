@@ -19,7 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scrapy_dedup.errors import DedupError, LedgerError, LedgerUnavailable, LedgerWriteFailed
+from scrapy_dedup.errors import LedgerError, LedgerUnavailable, LedgerWriteFailed
 from scrapy_dedup.ledger import engine
 from scrapy_dedup.ledger.aliases import AliasCounter
 from scrapy_dedup.ledger.decide import Recorded, Sighting
@@ -197,14 +197,17 @@ class LedgerWriter:
             while self._wait_for_work():
                 self._commit_queued()
             self._finish()
-        except DedupError as error:
-            self._fail(error if isinstance(error, LedgerError) else LedgerWriteFailed(str(error)))
         except Exception as error:  # noqa: BLE001 - whatever it is, the ones who wait must hear of it
-            failure = LedgerWriteFailed(f"The ledger {self._target.name} could not commit: {_short(error)}")
-            failure.__cause__ = error
-            self._fail(failure)
+            self._fail(self._failure(error))
         finally:
             self._close()
+
+    def _failure(self, error: Exception) -> LedgerError:
+        if isinstance(error, LedgerError) and not self._opened.done():
+            return error
+        failure = LedgerWriteFailed(f"The ledger {self._target.name} could not commit: {_short(error)}")
+        failure.__cause__ = error
+        return failure
 
     def _open(self) -> None:
         self._session = WriteSession(self._target)
