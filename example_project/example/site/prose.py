@@ -28,7 +28,7 @@ class Writer:
 
     def __init__(self, seed: str, after: Writer | None = None) -> None:
         self._random = random.Random(seed)
-        self._written = set(after._written) if after else set()
+        self._written: set[str] = set(after._written) if after else set()
 
     def paragraphs(
         self, genre: str, given: Mapping[str, str], *, count: int = 3
