@@ -13,8 +13,9 @@ import pytest
 
 PACKAGE = Path(importlib.util.find_spec("scrapy_dedup").origin).parent
 
-# A layer may import itself and the layers before it.
-LAYERS = ["records", "errors", "urls", "content", "near", "config", "ledger", "crawl"]
+# A layer may import itself and the layers before it. The process that extracts a text also signs it, so the
+# signatures of near/ come before content/.
+LAYERS = ["records", "errors", "urls", "near", "content", "config", "ledger", "crawl"]
 SHELL = "crawl"
 FRAMEWORK = {"scrapy", "twisted", "itemadapter"}
 DATABASES = {"sqlite3", "psycopg", "sqlalchemy", "alembic"}
