@@ -79,7 +79,7 @@ class DedupDownloaderMiddleware:
         if not is_governed(request):
             return
         suite = self._suite
-        decision = suite.policy.decide(request.url)
+        decision = suite.decide(request.url)
         if decision.verdict is Verdict.DENY and variant_of_key(request) is None:
             suite.deny(request, decision)
             raise IgnoreRequest(f"{decision.reason}: denied by the URL policy")

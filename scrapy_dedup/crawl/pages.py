@@ -128,7 +128,7 @@ class Pages:
             Sighting(
                 observation,
                 text,
-                url_valid=suite.policy.decide(response.url).reason not in UNSENDABLE,
+                url_valid=suite.decide(response.url).reason not in UNSENDABLE,
                 key_reason=FACET_BY_REDIRECT if suite.policy.drops_facets(response.url) else None,
             )
         )
@@ -202,7 +202,7 @@ class Pages:
             url=redact(source_url),
             redirect_urls=tuple(map(redact, chain_of(request)[:-1])),
             url_key=redact(suite.key_of(url)),
-            policy_id=suite.policy.decide(url).policy_id,
+            policy_id=suite.decide(url).policy_id,
             document_url=None,
             referrer_url=redact(referrer) if referrer else None,
             depth=request.meta.get("depth"),

@@ -81,7 +81,7 @@ class DedupSpiderMiddleware:
         suite = self._suite
         forget_inherited_hops(entry)
         suite.stats.inc_value(names.REQUESTS_SEEN)
-        decision = suite.policy.decide(entry.url)
+        decision = suite.decide(entry.url)
         for rule in {change.rule for change in decision.changes}:
             suite.stats.inc_value(names.RULES + rule)
         if decision.verdict is Verdict.DENY:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import functools
 import logging
 import secrets
 from collections.abc import Coroutine
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# One request is decided about at each station of its way, and pages of a site link to the same URLs.
+RECENT_URLS = 4096
+
 LEDGER_FAILED = "dedup_ledger_failed"
 
 _suites: WeakKeyDictionary[Crawler, Suite] = WeakKeyDictionary()
@@ -44,6 +48,8 @@ class Suite:
     Attributes:
         config: the validated settings.
         policy: the URL policy.
+        decide: the policy's decision about a URL, which remembers the latest.
+        key_of: the identity of a URL that was, or is going to be, requested as it stands.
         users_fingerprinter: the fingerprinter class that was configured before ours.
         start_fingerprints: of the start requests, which Scrapy does not remember.
         pages: records responses and failures.
@@ -55,6 +61,8 @@ class Suite:
         self.config = config
         self.policy = config.policy
         self.users_fingerprinter: Any = None
+        self.decide = functools.lru_cache(RECENT_URLS)(config.policy.decide)
+        self.key_of = functools.lru_cache(RECENT_URLS)(self._key_of)
         self.start_fingerprints: set[bytes] = set()
         self.pages: Pages
         self.variants: Variants
@@ -105,15 +113,15 @@ class Suite:
 
     # -- URLs
 
-    def key_of(self, url: str) -> str:
-        """Return the identity of a URL that was, or is going to be, requested as it stands.
+    def _key_of(self, url: str) -> str:
+        """Return the identity of a URL.
 
         A request for a facet comes here only when the policy could not clean its URL: by a redirect or as a
         last resort. It shows the facet's page, so it never takes the key of the unfiltered one.
         """
         if self.policy.drops_facets(url):
             return self.policy.conservative_key(url)
-        return self.policy.decide(url).key
+        return self.decide(url).key
 
     def deny(self, request: Request, decision: UrlDecision) -> None:
         """Count and note a request that the policy denies."""
@@ -134,7 +142,7 @@ class Suite:
             verdict: ``merged``, ``rewritten``, ``redirected`` or ``denied``.
             rule: what acted; by default the rules that the policy applied to the URL.
         """
-        decision = self.policy.decide(raw_url)
+        decision = self.decide(raw_url)
         rules = dict.fromkeys(change.rule for change in decision.changes)
         referrer = referrer_of(request)
         self.writer.note(
