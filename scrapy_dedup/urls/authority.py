@@ -100,7 +100,7 @@ def normal_host(host: str) -> str:
     if not host or _FORBIDDEN_IN_HOST.search(host):
         msg = "forbidden host"
         raise ValueError(msg)
-    return _ipv4(host) if _ends_in_number(host) else host
+    return _ipv4(host) if ends_in_number(host) else host
 
 
 def _domain_to_ascii(host: str) -> str:
@@ -113,7 +113,7 @@ def _label_to_ascii(label: str) -> str:
     return label if label.isascii() else f"xn--{label.encode('punycode').decode('ascii')}"
 
 
-def _ends_in_number(host: str) -> bool:
+def ends_in_number(host: str) -> bool:
     """WHATWG "ends in a number" checker: such a host is an IPv4 address or nothing."""
     last = host.removesuffix(".").rpartition(".")[2]
     return (last.isascii() and last.isdigit()) or _ipv4_number(last) is not None

@@ -23,6 +23,7 @@ from scrapy_dedup.urls.rules import Rules, Table, problems_of_host
 
 _MAX_HOST_LENGTH = 254  # a DNS name has at most 253 characters (RFC 1035 2.3.4) and perhaps a final dot
 _MAX_COMBINATIONS = 1024  # of path scopes, for each host
+_MAX_PLACES = 16_384  # hosts remembered with their rules
 _ALIASES = ("scheme_alias", "www_alias")
 
 
@@ -51,7 +52,9 @@ class HostPattern(NamedTuple):
             host = normal_host(raw.host).removesuffix(".")
             port = int(raw.port[1:]) if raw.port[1:] else None
         except ValueError as error:
-            msg = "is no host pattern like 'shop.example', '*.shop.example' or '.shop.example', with or without ':port'"
+            msg = (
+                "is no host pattern: write shop.example, *.shop.example or .shop.example, perhaps with :port"
+            )
             raise ValueError(msg) from error
         if raw.userinfo or "*" in host or "/" in text or not host:
             msg = "is no host pattern: '*' stands for whole subdomains only; no scheme, user or path"
@@ -97,9 +100,7 @@ class Scopes:
         self._rules: dict[tuple[int, ...], Rules] = {}
 
     def rules(self, path: str) -> Rules:
-        """Return the rules for a path in normal form; the scope with the longest pattern has the last
-        word.
-        """
+        """Return the rules for a path in normal form; the longest pattern has the last word."""
         covering = tuple([number for number, scope in enumerate(self._scopes) if scope.glob.matches(path)])
         if covering not in self._rules:
             if len(self._rules) >= _MAX_COMBINATIONS:
@@ -143,6 +144,7 @@ class HostRules:
         self._preset_id = preset_id
         self.default_policy_id = digest_id(preset_id, {})
         self._defaults = defaults
+        self._default_rules = Rules.from_table(defaults)
         self._by_host: dict[str, list[tuple[HostPattern, Table]]] = defaultdict(list)
         for text, table in hosts.items():
             pattern = HostPattern.parse(text)
@@ -155,10 +157,19 @@ class HostRules:
                     row[0].port is not None,
                 )
             )
-        self._by_host = dict(self._by_host)
+        self._places: dict[tuple[str, str, int | None], Place] = {}
 
     def place(self, scheme: str, host: str, port: int | None) -> Place:
         """Return the place that a URL's scheme, host and port (None for the default) lead to."""
+        address = (scheme, host, port)
+        place = self._places.get(address)
+        if place is None:
+            if len(self._places) >= _MAX_PLACES:
+                self._places.clear()
+            place = self._places[address] = self._find_place(*address)
+        return place
+
+    def _find_place(self, scheme: str, host: str, port: int | None) -> Place:
         name = host.removesuffix(".")
         twins = _www_twins(name)
         hosts = twins if twins and self._flag("www_alias", twins) else (name,)
@@ -168,8 +179,9 @@ class HostRules:
         table, scopes = self._merged([(host, port) for host in hosts for port in ports])
         policy_id = digest_id(self._preset_id, {**table, "paths": scopes} if scopes else table)
         base = {**self._defaults, **table}
+        rules = Rules.from_table(base) if table else self._default_rules
         found = Scopes(base, [_scope(row) for row in scopes]) if scopes else None
-        return Place(scheme, hosts[0] + host[len(name) :], port, Rules.from_table(base), found, policy_id)
+        return Place(scheme, hosts[0] + host[len(name) :], port, rules, found, policy_id)
 
     def _flag(self, key: str, hosts: Sequence[str]) -> bool:
         table, _ = self._merged([(host, None) for host in hosts])
@@ -215,8 +227,7 @@ def digest_id(preset_id: str, rules: object) -> str:
 
 
 def settle_path(place: Place, path: str) -> tuple[str, Rules, tuple[Change, ...]]:
-    """Apply the path rules of a place until nothing changes; return the path, the rules for it and what they
-    did.
+    """Apply the path rules of a place until nothing changes; return the path, its rules and the changes.
 
     Rules can move a path into another scope, and the scope that counts is that of the path that results: so
     the key of a key is found under the same rules. Each round makes the path shorter or folds more of it, so

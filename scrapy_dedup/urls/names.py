@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import importlib.resources
 import re
-import sys
 from collections.abc import Container
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from scrapy_dedup.urls import toml
 
-_TABLES = tomllib.loads(importlib.resources.files(__package__).joinpath("tracking.toml").read_text("utf-8"))
+_TABLES = toml.loads(importlib.resources.files(__package__).joinpath("tracking.toml").read_text("utf-8"))
 
 _TRACKING = frozenset(_TABLES["tracking"]["exact"])
 _TRACKING_PREFIXES = tuple(_TABLES["tracking"]["prefixes"])

@@ -7,6 +7,9 @@ from collections.abc import Container
 from scrapy_dedup.urls import names
 from scrapy_dedup.urls.rules import Rules
 
+UNIVERSAL = frozenset(("tracking", "session"))
+"""The rules of the `standard` preset; they act before those of a host."""
+
 
 def universal_rule(name: str, value: str, folded_names: Container[str]) -> str:
     """Return the rule of the `standard` preset for a parameter: tracking, session, or none ("")."""

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from scrapy_dedup.errors import ConfigError
+from scrapy_dedup.urls import toml
 from scrapy_dedup.urls.decision import UrlDecision
+from scrapy_dedup.urls.fast import compile_policy
 from scrapy_dedup.urls.hosts import HostRules, digest_id, pattern_problems
 from scrapy_dedup.urls.rules import plain, suggestion
-from scrapy_dedup.urls.steps import CONSERVATIVE, PRESETS, decide_by_steps
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from scrapy_dedup.urls.steps import CONSERVATIVE, PRESETS
 
 MAX_RULE_FILE_BYTES = (
     1_000_000  # a hundred times the largest rule file seen; a bound for files that nobody has to trust
@@ -52,7 +48,9 @@ class UrlPolicy:
         self._preset = PRESETS[preset]
         self._tables = spec["hosts"]
         self._hosts = HostRules(self._preset.preset_id, self._preset.defaults, self._tables)
-        self._no_hosts = HostRules(CONSERVATIVE.preset_id, CONSERVATIVE.defaults, {})
+        self._decide = compile_policy(self._preset, self._hosts)
+        no_hosts = HostRules(CONSERVATIVE.preset_id, CONSERVATIVE.defaults, {})
+        self._decide_conservatively = compile_policy(CONSERVATIVE, no_hosts)
         self.policy_id = digest_id(self._preset.preset_id, self._tables)
 
     @classmethod
@@ -101,11 +99,11 @@ class UrlPolicy:
 
     def decide(self, url: str) -> UrlDecision:
         """Decide about one URL; never raises for any text."""
-        return decide_by_steps(url, self._preset, self._hosts)
+        return self._decide(url)
 
     def conservative_key(self, url: str) -> str:
         """Return the key of a URL under the conservative preset alone, without rules for hosts."""
-        return decide_by_steps(url, CONSERVATIVE, self._no_hosts).key
+        return self._decide_conservatively(url).key
 
     def drops_facets(self, url: str) -> bool:
         """Tell whether the rules of the host would leave out, or refuse, a facet parameter of a URL."""
@@ -138,7 +136,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     if len(data) > MAX_RULE_FILE_BYTES:
         raise ConfigError([f"the rule file is larger than {MAX_RULE_FILE_BYTES:,} bytes"], str(path))
     try:
-        tables: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
+        tables: dict[str, Any] = toml.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ConfigError([f"the rule file is no TOML: {error}"], str(path)) from error
     return tables

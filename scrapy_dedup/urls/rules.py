@@ -71,7 +71,7 @@ def _is_values(value: object) -> bool:
 
 
 def _is_globs(value: object) -> bool:
-    return _is_texts(value) and all(map(_is_glob, value))
+    return isinstance(value, list) and all(map(_is_glob, value))
 
 
 def _is_glob(value: object) -> bool:
@@ -79,11 +79,11 @@ def _is_glob(value: object) -> bool:
 
 
 def _is_index_files(value: object) -> bool:
-    return _is_texts(value) and not any("/" in name for name in value)
+    return isinstance(value, list) and _is_texts(value) and not any("/" in name for name in value)
 
 
 def _is_separators(value: object) -> bool:
-    return _is_texts(value) and bool(value) and set(value) <= {"&", ";"}
+    return value in (["&"], [";"], ["&", ";"], [";", "&"])
 
 
 def _is_bool(value: object) -> bool:
@@ -96,6 +96,10 @@ def _read_names(value: Iterable[str]) -> frozenset[str]:
 
 def _read_values(value: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
     return {rule_name(name): _read_names(texts) for name, texts in value.items()}
+
+
+def _read_separators(value: Sequence[str]) -> str:
+    return "".join(sorted(value))
 
 
 def _read_globs(value: Sequence[str]) -> tuple[Glob, ...]:
@@ -128,7 +132,7 @@ _KEYS = {
     "path_case": _choice("keep", "lower"),
     "trailing_slash": _choice("collapse", "keep"),
     "fragment": _choice("drop", "keep", "routes"),
-    "separators": _Key("a list of & and ;", _is_separators, "".join),
+    "separators": _Key("a list of & and ;", _is_separators, _read_separators),
     "index_files": _Key("a list of file names without /", _is_index_files, frozenset),
     "scheme_alias": _Key("true or false", _is_bool, None),
     "www_alias": _Key("true or false", _is_bool, None),
@@ -148,7 +152,7 @@ _CONTRADICTIONS = (
 )
 
 
-def plain(value: object) -> Any:  # noqa: ANN401 - any JSON
+def plain(value: object) -> Any:
     """Return settings as plain JSON: tuples and sets become lists; what is not JSON stays, to be reported."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}

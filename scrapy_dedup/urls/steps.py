@@ -15,19 +15,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from scrapy_dedup.urls import names, parameters, paths, percent, query
-from scrapy_dedup.urls.authority import normal_host, normal_port, normal_userinfo, split_authority
+from scrapy_dedup.urls.authority import (
+    ends_in_number,
+    normal_host,
+    normal_port,
+    normal_userinfo,
+    split_authority,
+)
 from scrapy_dedup.urls.decision import Change, UrlDecision, Verdict
+from scrapy_dedup.urls.fragments import settle_fragment
 from scrapy_dedup.urls.hosts import HostRules, Place, settle_path
 from scrapy_dedup.urls.rules import Rules, Table
 
 _C0_AND_SPACE = "".join(map(chr, range(0x21)))
 _TABS_AND_BREAKS = str.maketrans("", "", "\t\n\r")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_FRAGMENT_DIRECTIVE = ":~:"  # never sent and never seen by scripts (URL Fragment Text Directives, 3.3)
-_ROUTES = ("!", "/")  # a script reads such fragments as the address of another view
 
 
-class UnsupportedScheme(ValueError):  # noqa: N818 - it is an outcome of parsing, told by its type
+class UnsupportedScheme(ValueError):
     """The URL is for another scheme than http and https; the message is that scheme."""
 
 
@@ -101,7 +106,11 @@ class Draft:
         if not self.sends_less:
             return self.url
         before = f"{self.before_authority}{self.raw_authority}{self.raw_path}"
-        return f"{before}{_led('?', self.raw_query)}{_led('#', self.raw_fragment)}"
+        text = f"{before}{_led('?', self.raw_query)}{_led('#', self.raw_fragment)}"
+        kept = text.rstrip(_C0_AND_SPACE)
+        return kept + percent.encode(
+            text[len(kept) :]
+        )  # a space that is now the last character would be lost
 
 
 def _led(mark: str, text: str | None) -> str:
@@ -153,16 +162,6 @@ def take_apart(url: str, hosts: HostRules) -> Draft:
 # -- the authority ---------------------------------------------------------------------------------------
 
 
-def authority_session(draft: Draft) -> None:
-    """``http://h;jsessionid=A?p=v``: a servlet wrote its identifier where the path should begin."""
-    userinfo, at, host = draft.raw_authority.rpartition("@")
-    stripped = paths.without_session(host) if ";" in host and host.isascii() and "%" not in host else host
-    if stripped != host:
-        draft.raw_authority = f"{userinfo}{at}{stripped}"
-        draft.sends_less = True
-        draft.note("session", "jsessionid")
-
-
 def scheme_case(draft: Draft) -> None:
     """RFC 3986 6.2.2.1: the case of a scheme means nothing."""
     scheme = draft.scheme.lower()
@@ -183,8 +182,23 @@ def authority_form(draft: Draft) -> None:
         draft.note("default_port", raw.port)
     elif raw.port and raw.port != f":{draft.port}":
         draft.note("port_form", raw.port)
-    if draft.userinfo != raw.userinfo:
+    if draft.userinfo != raw.userinfo or (not raw.userinfo and "@" in draft.raw_authority):
         draft.note("userinfo_form")
+
+
+def authority_session(draft: Draft) -> None:
+    """``http://h;jsessionid=A?p=v``: a servlet wrote its identifier where the path should begin."""
+    host = paths.without_session(draft.host)
+    if not host or host == draft.host or "xn--" in draft.host or ends_in_number(host):
+        return
+    draft.host = host
+    draft.note("session", "jsessionid")
+    raw = split_authority(draft.raw_authority)
+    raw_host = paths.without_session(raw.host)
+    if raw_host != raw.host:
+        userinfo, at, _ = draft.raw_authority.rpartition("@")
+        draft.raw_authority = f"{userinfo}{at}{raw_host}{raw.port}"
+        draft.sends_less = True
 
 
 def credentials(draft: Draft) -> None:
@@ -243,7 +257,7 @@ def path_session(draft: Draft) -> None:
 
 
 def path_rules(draft: Draft) -> None:
-    """What the host says about case, index files and the trailing slash; then its rules for this path hold."""
+    """What the host says about case, index files and the trailing slash; then the rules of this path hold."""
     draft.path, draft.rules, changes = settle_path(draft.place, draft.path)
     draft.changes.extend(changes)
 
@@ -369,28 +383,11 @@ def join_query(draft: Draft) -> None:
 # -- the fragment ----------------------------------------------------------------------------------------
 
 
-def fragment_octets(draft: Draft) -> None:
-    """RFC 3986 6.2.2, without the fragment directive; an empty fragment is none."""
-    if draft.fragment is None:
-        return
-    fragment = percent.normal(draft.fragment)
-    if fragment != draft.fragment:
-        draft.note("percent_encoding", "fragment")
-    fragment, directive, _ = fragment.partition(_FRAGMENT_DIRECTIVE)
-    if directive:
-        draft.note("fragment_directive")
-    elif not fragment:
-        draft.note("fragment")
-    draft.fragment = fragment or None
-
-
 def fragment_rule(draft: Draft) -> None:
-    """Fragments are not sent (RFC 3986 3.5); `routes` keeps those that a script reads as an address."""
-    if draft.fragment is None or draft.rules.fragment == "keep":
-        return
-    if draft.rules.fragment == "drop" or not draft.fragment.startswith(_ROUTES):
-        draft.fragment = None
-        draft.note("fragment")
+    """What the host or the preset says about fragments; a kept one in normal form, without its directive."""
+    if draft.fragment is not None:
+        draft.fragment, changes = settle_fragment(draft.fragment, draft.rules.fragment)
+        draft.changes.extend(changes)
 
 
 # -- the presets -----------------------------------------------------------------------------------------
@@ -416,12 +413,10 @@ class Preset:
         return f"{self.name}-{self.version}"
 
 
-_AUTHORITY: Sequence[Step] = (scheme_case, authority_form, credentials, host_place)
-
 CONSERVATIVE = Preset(
     name="conservative",
     version=1,
-    authority_steps=_AUTHORITY,
+    authority_steps=(scheme_case, authority_form, credentials, host_place),
     steps=(
         empty_path,
         path_octets,
@@ -433,7 +428,6 @@ CONSERVATIVE = Preset(
         host_parameters,
         cut_query,
         join_query,
-        fragment_octets,
         fragment_rule,
     ),
     defaults={"trailing_slash": "keep", "fragment": "keep"},
@@ -441,7 +435,7 @@ CONSERVATIVE = Preset(
 STANDARD = Preset(
     name="standard",
     version=1,
-    authority_steps=(authority_session, *_AUTHORITY),
+    authority_steps=(scheme_case, authority_form, authority_session, credentials, host_place),
     steps=(
         empty_path,
         path_octets,
@@ -458,7 +452,6 @@ STANDARD = Preset(
         empty_parameters,
         query_order,
         join_query,
-        fragment_octets,
         fragment_rule,
     ),
     defaults={"trailing_slash": "collapse", "fragment": "routes"},
