@@ -164,13 +164,13 @@ class Ledger:
         )
 
     def job_summary(self, job_id: str) -> dict[str, int]:
-        """Return the counts of one job: ``observations``, distinct fetched ``payloads``, ``aliases`` kept."""
+        """Return the counts of one job: ``observations``, distinct ``payloads`` of valid pages, ``aliases``."""
         seen = _t.observation.c
         job = sa.select(_t.job.c.ordinal).where(_t.job.c.job_id == codec.escape(job_id)).scalar_subquery()
         counted: dict[str, sa.Select[Any]] = {
             "observations": _count(_t.observation, seen.job == job),
             "payloads": sa.select(sa.func.count(seen.payload_digest.distinct())).where(
-                seen.job == job, seen.outcome == "fetched"
+                seen.job == job, seen.validity == "valid"
             ),
             "aliases": _count(_t.alias, _t.alias.c.job == job, _t.alias.c.raw_url_digest != b""),
         }
