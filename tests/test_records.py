@@ -6,8 +6,12 @@ import json
 
 from scrapy_dedup.records import AliasRecord, Conditions, JobRecord, Outcome, Sourced, Validity, to_dict
 
-JOB = JobRecord("j1", "spider", "default", "sha256:00", "standard-1:00", "x-1", None, "2026-01-01T00:00:00.000000Z")
-ALIAS = AliasRecord("j1", "http://h/?b&a", "http://h/?b&a", "http://h/?a&b", "merged", "query_order", None, 2, 7)
+JOB = JobRecord(
+    "j1", "spider", "default", "sha256:00", "standard-1:00", "x-1", None, "2026-01-01T00:00:00.000000Z"
+)
+ALIAS = AliasRecord(
+    "j1", "http://h/?b&a", "http://h/?b&a", "http://h/?a&b", "merged", "query_order", None, 2, 7
+)
 
 
 def test_schema_stands_first_and_fields_keep_their_order():

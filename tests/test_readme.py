@@ -1,0 +1,156 @@
+"""Every block of the README runs, or says why it does not."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scrapy_dedup.config import SETTINGS, Config
+from scrapy_dedup.urls import UrlPolicy
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCK = re.compile(
+    r"(?:<!-- (?P<why>not run: [^>]+) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.DOTALL
+)
+BLOCKS = [match.groupdict() for match in BLOCK.finditer(README.read_text(encoding="utf-8"))]
+RUN = [block for block in BLOCKS if block["why"] is None]
+
+
+def blocks(language: str) -> list[str]:
+    return [block["code"] for block in RUN if block["language"] == language]
+
+
+def test_every_language_has_a_way_to_run():
+    assert {block["language"] for block in RUN} <= {"python", "toml", "bash", "text"}
+
+
+def test_the_only_text_is_the_funnel():
+    from scrapy_dedup.crawl.funnel import funnel
+
+    (text,) = blocks("text")
+
+    labels = [line[:17].strip() for line in text.splitlines()]
+    assert labels == [line[:17].strip() for line in funnel({}).splitlines()]
+
+
+@pytest.mark.parametrize("code", [code for code in blocks("python") if code.startswith(">>>")])
+def test_sessions_print_what_they_say(code):
+    test = doctest.DocTestParser().get_doctest(code, {}, "README", str(README), 0)
+
+    assert doctest.DocTestRunner().run(test).failed == 0
+
+
+@pytest.mark.parametrize("code", [code for code in blocks("python") if code.startswith("# settings.py")])
+def test_settings_are_accepted_by_scrapy_and_by_the_suite(code, tmp_path, monkeypatch):
+    from scrapy import Spider
+    from scrapy.utils.test import get_crawler
+
+    monkeypatch.chdir(tmp_path)
+    settings: dict[str, object] = {}
+    exec(compile(ast.parse(code), "README", "exec"), settings)
+    named = {name: value for name, value in settings.items() if name.isupper()}
+
+    crawler = get_crawler(Spider, {"ADDONS": {"scrapy_dedup.Addon": 500}, **named})
+
+    formats = {options["format"] for options in crawler.settings.getdict("FEEDS").values()}
+    assert formats == {"observations", "bodies"}
+
+
+@pytest.mark.parametrize("code", [code for code in blocks("python") if code.startswith("import scrapy")])
+def test_spiders_yield_a_page(code):
+    from scrapy.http import HtmlResponse
+
+    names: dict[str, object] = {}
+    exec(compile(ast.parse(code), "README", "exec"), names)
+    response = HtmlResponse("https://docs.example/", body=b"<meta name=product content=x><a href=/b>b</a>")
+
+    page, *links = names["DocsSpider"]().parse(response)
+
+    assert page.extra == {"product": "x"}
+    assert [link.url for link in links] == ["https://docs.example/b"]
+
+
+@pytest.mark.parametrize("code", blocks("toml"))
+def test_rule_files_load(code, tmp_path):
+    path = tmp_path / "rules.toml"
+    path.write_text(code, encoding="utf-8")
+
+    policy = UrlPolicy.from_file(path)
+
+    assert policy.decide("https://www.shop.example/p/?id=1&color=red&page=2").key.endswith("/p/?id=1&page=2")
+
+
+@pytest.fixture(scope="module")
+def ledger_folder(tmp_path_factory):
+    """A folder with the ledger of a crawl that saw one page."""
+    folder = tmp_path_factory.mktemp("readme")
+    spider = folder / "one.py"
+    page = "<html lang=en><title>One</title><main><h1>One</h1><p>" + "A page with some words. " * 20
+    (folder / "one.html").write_text(page, encoding="utf-8")
+    spider.write_text(
+        "import http.server, threading, scrapy\n"
+        "class One(scrapy.Spider):\n"
+        "    name = 'one'\n"
+        "    custom_settings = {'ADDONS': {'scrapy_dedup.Addon': 500}, 'TELNETCONSOLE_ENABLED': False,\n"
+        "                       'REMOTE_CONTROL_ENABLED': False}\n"
+        "    async def start(self):\n"
+        "        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0),\n"
+        "                                                      http.server.SimpleHTTPRequestHandler)\n"
+        "        threading.Thread(target=self.server.serve_forever, daemon=True).start()\n"
+        "        yield scrapy.Request(f'http://127.0.0.1:{self.server.server_port}/one.html')\n"
+        "    def parse(self, response):\n"
+        "        return None\n",
+        encoding="utf-8",
+    )
+    run(folder, "runspider", "one.py")
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> str:
+    environment = {**os.environ, "SCRAPY_SETTINGS_MODULE": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+COMMANDS = [line for code in blocks("bash") for line in code.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_run(ledger_folder, line):
+    program, *arguments = shlex.split(line, comments=True)
+
+    assert program == "scrapy"
+    run(ledger_folder, *arguments)
+
+
+def test_the_settings_table_is_the_settings_table():
+    table = dict(
+        re.findall(r"^\| `(DEDUP_\w+)` \| `(.*?)` \|", README.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+
+    assert {name: ast.literal_eval(default) for name, default in table.items()} == {
+        row.name: row.default for row in SETTINGS
+    }
+    for row in SETTINGS:
+        assert row.about in README.read_text(encoding="utf-8")
+
+
+def test_the_defaults_are_a_valid_configuration(tmp_path):
+    assert Config.from_settings({}, base_dir=tmp_path).enabled
