@@ -18,7 +18,7 @@ steps. No decision about a whole URL is remembered, and what is remembered is bo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ _needs_care = re.compile(r"[\\\t\n\r]|[\x00-\x20]\Z").search
 _MAX_AUTHORITIES = 16_384
 _MAX_AUTHORITY_LENGTH = 300
 _MAX_LANES = 16_384
+_MAX_FATES = 4_096  # names, for each set of rules
 _MAX_PLANS = 16_384
 _MAX_QUERY_LENGTH = 2_000  # a plan remembers the names of one query
 
@@ -94,8 +95,24 @@ class Plans:
         return plan
 
 
+class Fate(NamedTuple):
+    """What becomes of the parameters of one name.
+
+    Attributes:
+        rule: the rule that they fall under, or "".
+        changes: what that rule notes.
+        goes: whether they are left out.
+        tested: whether all this depends on the value; then the rest is as for a value that no rule names.
+    """
+
+    rule: str
+    changes: tuple[Change, ...]
+    goes: bool
+    tested: bool
+
+
 class Lane:
-    """The rules of one place, with the plans that follow from them."""
+    """The rules of one place, with what follows from them for names and for shapes of queries."""
 
     def __init__(self, rules: Rules, preset: Preset, plans: Plans) -> None:
         self.rules = rules
@@ -104,62 +121,84 @@ class Lane:
         self.fragment = rules.fragment
         self.reads_query = self.sorts or rules.limits_parameters
         self.splits_at_semicolon = ";" in rules.separators
+        self._rejects = rules.on_disallowed == "reject"
+        self._fates: dict[str, Fate] = {}
         self._plans = plans
         self._table = plans.new_table()
         self.plan_of = self._table.get
 
     def new_plan(self, shape: tuple[str, ...]) -> Plan:
         """Make and remember the plan for the names of a query."""
-        tested = tuple(
-            [place for place, name in enumerate(shape) if self._value_matters(query.rule_name(name))]
-        )
-        plan = Plan(None, None, (), None, tested) if tested else self._plan(shape, [""] * len(shape))
+        fates = [self._fates.get(name) or self._new_fate(name) for name in shape]
+        tested = tuple([place for place, fate in enumerate(fates) if fate.tested])
+        plan = Plan(None, None, (), None, tested) if tested else self._plan(shape, fates)
         return self._plans.remember(self._table, shape, plan)
 
     def plan_for_values(self, shape: tuple[str, ...], parts: _Parts, tested: tuple[int, ...]) -> Plan:
         """Return the plan for a query in which the values of some parameters matter."""
-        values = [""] * len(shape)
-        for place in tested:
-            values[place] = query.rule_name(parts[place].partition("=")[2])
-        rules = self._rules_hit(shape, values)
-        whole_shape = (shape, tuple([rules[place] for place in tested]))
-        plan = self._table.get(whole_shape)
-        return plan or self._plans.remember(self._table, whole_shape, self._plan(shape, values))
-
-    def _value_matters(self, name: str) -> bool:
-        return name not in self.rules.keep and (
-            name in self.rules.values or (self.sorts and names.may_be_session(name))
+        folded = _FoldedNames(shape)
+        hits = tuple(
+            [self._rule_hit(shape[place], parts[place].partition("=")[2], folded) for place in tested]
         )
+        plan = self._table.get((shape, hits))
+        if plan is None:
+            fates = [self._fates.get(name) or self._new_fate(name) for name in shape]
+            for place, rule in zip(tested, hits, strict=True):
+                fates[place] = self._fate(shape[place], rule)
+            plan = self._plans.remember(self._table, (shape, hits), self._plan(shape, fates))
+        return plan
 
-    def _rules_hit(self, shape: _Parts, values: _Parts) -> list[str]:
-        """Return for each parameter the rule that it falls under, or ""."""
-        spelled = [query.rule_name(name) for name in shape]
-        folded = {names.folded(name) for name in spelled}
-        return [self._rule_hit(name, value, folded) for name, value in zip(spelled, values, strict=True)]
+    def _new_fate(self, name: str) -> Fate:
+        spelled = query.rule_name(name)
+        matters = spelled in self.rules.values or (self.sorts and names.may_be_session(spelled))
+        fate = self._fate(
+            name, self._rule_hit(name, None, ()), tested=matters and spelled not in self.rules.keep
+        )
+        if len(self._fates) >= _MAX_FATES:
+            self._fates.clear()
+        self._fates[name] = fate
+        return fate
 
-    def _rule_hit(self, name: str, value: str, folded: set[str]) -> str:
+    def _fate(self, name: str, rule: str, *, tested: bool = False) -> Fate:
+        changes = (Change(rule, query.rule_name(name)),) if rule else ()
+        return Fate(rule, changes, bool(rule) and not (self._rejects and rule == "facet"), tested)
+
+    def _rule_hit(self, name: str, value: str | None, folded: Container[str]) -> str:
+        """Return the rule that a parameter falls under, or ""; a value of None is one that no rule names."""
+        name = query.rule_name(name)
+        value = value and query.rule_name(value)
         if name in self.rules.keep:
             return ""
-        universal = parameters.universal_rule(name, value, folded) if self.sorts else ""
+        universal = parameters.universal_rule(name, value or "", folded) if self.sorts else ""
         return universal or parameters.host_rule(name, value, self.rules)
 
-    def _plan(self, shape: _Parts, values: _Parts) -> Plan:
-        rules = self._rules_hit(shape, values)
-        rejects = self.rules.on_disallowed == "reject"
-        everything = list(range(len(shape)))
-        kept = [place for place in everything if not rules[place] or (rejects and rules[place] == "facet")]
+    def _plan(self, shape: _Parts, fates: Sequence[Fate]) -> Plan:
+        kept = [place for place, fate in enumerate(fates) if not fate.goes]
         ordered = sorted(kept, key=shape.__getitem__) if self.sorts else kept
-        changes = [
-            Change(rule, query.rule_name(name)) for rule, name in zip(rules, shape, strict=True) if rule
-        ]
-        changes.sort(key=lambda change: change.rule not in parameters.UNIVERSAL)  # they act first
         return Plan(
-            for_key=None if ordered == everything else _pick(ordered),
-            to_send=None if kept == everything else _pick(kept),
-            changes=(*changes, *(_QUERY_ORDER if ordered != kept else ())),
-            denied="facet" if rejects and "facet" in rules else None,
+            for_key=None if ordered == kept and len(kept) == len(shape) else _pick(ordered),
+            to_send=None if len(kept) == len(shape) else _pick(kept),
+            changes=_changes(fates) + (_QUERY_ORDER if ordered != kept else ()),
+            denied="facet" if self._rejects and any(fate.rule == "facet" for fate in fates) else None,
             tested=(),
         )
+
+
+def _changes(fates: Sequence[Fate]) -> tuple[Change, ...]:
+    """Return what the rules of the fates note; the universal ones act first."""
+    hit = [fate for fate in fates if fate.rule]
+    hit.sort(key=lambda fate: fate.rule not in parameters.UNIVERSAL)
+    return tuple([change for fate in hit for change in fate.changes])
+
+
+class _FoldedNames:
+    """The folded names of a query; they are made only when a rule asks for them."""
+
+    def __init__(self, shape: _Parts) -> None:
+        self._shape = shape
+
+    def __contains__(self, name: object) -> bool:
+        return name in {names.folded(query.rule_name(raw)) for raw in self._shape}
 
 
 def _pick(places: Sequence[int]) -> _Pick:
@@ -246,7 +285,6 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
     memory = Memory(preset, hosts)
     known_site, site_of, lane_of = memory.sites.get, memory.site, memory.lane
     is_standard = preset is STANDARD
-    spell_query = _standard_query if is_standard else query.normal
     make = tuple.__new__
 
     def by_steps(url: str) -> UrlDecision:
@@ -274,14 +312,17 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
             residue = raw.encode().translate(None, PLAIN)
         except UnicodeEncodeError:
             return by_steps(url)
-        if "/." in raw or (residue and residue.translate(None, _LEGAL) and _needs_care(raw)):
+        illegal = residue and residue.translate(None, _LEGAL)
+        if "/." in raw or (illegal and _needs_care(raw)):
             return by_steps(url)
         raw_path, mark, raw_query = raw.partition("?")
 
         # The path.
         path, sent_path = raw_path, raw_path
         if residue:
-            path = percent.normal(raw_path)
+            path = percent.decode_unreserved(raw_path)
+            if illegal:
+                path = percent.encode_forbidden(path)
             if path != raw_path:
                 if "/." in path:
                     return by_steps(url)
@@ -309,7 +350,13 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
         text, sent_query = raw_query, raw_query
         if mark:
             if residue:
-                text = spell_query(raw_query)
+                text = percent.decode_unreserved(raw_query)
+                if illegal:
+                    text = percent.encode_forbidden(text)
+                if b"'" in residue:
+                    text = text.replace("'", "%27")
+                if is_standard:
+                    text = query.loose(text)
                 if text != raw_query:
                     changes += _QUERY_SPELLING
             if lane.reads_query:
@@ -354,7 +401,3 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
         return make(UrlDecision, (url, key, fetch_url, _REWRITE, None, changes, policy_id))
 
     return decide
-
-
-def _standard_query(text: str) -> str:
-    return query.loose(query.normal(text))

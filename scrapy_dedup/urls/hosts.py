@@ -144,7 +144,7 @@ class HostRules:
         self._preset_id = preset_id
         self.default_policy_id = digest_id(preset_id, {})
         self._defaults = defaults
-        self._default_rules = Rules.from_table(defaults)
+        self._rules: dict[str, Rules] = {}
         self._by_host: dict[str, list[tuple[HostPattern, Table]]] = defaultdict(list)
         for text, table in hosts.items():
             pattern = HostPattern.parse(text)
@@ -179,9 +179,17 @@ class HostRules:
         table, scopes = self._merged([(host, port) for host in hosts for port in ports])
         policy_id = digest_id(self._preset_id, {**table, "paths": scopes} if scopes else table)
         base = {**self._defaults, **table}
-        rules = Rules.from_table(base) if table else self._default_rules
         found = Scopes(base, [_scope(row) for row in scopes]) if scopes else None
-        return Place(scheme, hosts[0] + host[len(name) :], port, rules, found, policy_id)
+        return Place(scheme, hosts[0] + host[len(name) :], port, self._rules_of(base), found, policy_id)
+
+    def _rules_of(self, table: Table) -> Rules:
+        """Return the rules of a table; equal tables share them, and with them what is remembered about them."""
+        text = canonical_json(table)
+        if text not in self._rules:
+            if len(self._rules) >= _MAX_PLACES:
+                self._rules.clear()
+            self._rules[text] = Rules.from_table(table)
+        return self._rules[text]
 
     def _flag(self, key: str, hosts: Sequence[str]) -> bool:
         table, _ = self._merged([(host, None) for host in hosts])
@@ -222,8 +230,12 @@ def _www_twins(host: str) -> tuple[str, str] | None:
 
 def digest_id(preset_id: str, rules: object) -> str:
     """Return the id of a preset together with rules: the preset and 16 digits of their canonical JSON."""
-    text = json.dumps([preset_id, rules], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return f"{preset_id}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return f"{preset_id}:{hashlib.sha256(canonical_json([preset_id, rules]).encode()).hexdigest()[:16]}"
+
+
+def canonical_json(value: object) -> str:
+    """Return the one JSON text of a value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def settle_path(place: Place, path: str) -> tuple[str, Rules, tuple[Change, ...]]:

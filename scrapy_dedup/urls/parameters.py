@@ -18,7 +18,7 @@ def universal_rule(name: str, value: str, folded_names: Container[str]) -> str:
     return "session" if names.is_session(name, value, folded_names) else ""
 
 
-def host_rule(name: str, value: str, rules: Rules) -> str:
+def host_rule(name: str, value: str | None, rules: Rules) -> str:
     """Return the rule of the host that a parameter falls under: value, drop, facet, or none ("")."""
     if value in rules.values.get(name, ()):
         return "value"

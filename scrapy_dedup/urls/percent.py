@@ -42,9 +42,12 @@ def normal(text: str) -> str:
     >>> normal("100%/%%34%31")
     '100%/%%341'
     """
-    if "%" in text and _abnormal(text):
-        text = _decode_unreserved(text)
-    return encode_forbidden(text)
+    return encode_forbidden(decode_unreserved(text))
+
+
+def decode_unreserved(text: str) -> str:
+    """Decode the escapes of unreserved characters, and write the others in upper case."""
+    return _decode_unreserved(text) if "%" in text and _abnormal(text) else text
 
 
 def encode_forbidden(text: str) -> str:

@@ -36,4 +36,4 @@ def name_of(parameter: str) -> str:
 
 def rule_name(name: str) -> str:
     """Return the one spelling under which the name of a parameter is compared."""
-    return loose(normal(name))
+    return name if name.isalnum() and name.isascii() else loose(normal(name))

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-SCHEMES = ["http://", "https://", "HTTP://", "hTTps://", "http:", "http:/", "http:///", "http:\\\\", " https://", "\thttp://"]
+SCHEMES = [
+    "http://",
+    "https://",
+    "HTTP://",
+    "hTTps://",
+    "http:",
+    "http:/",
+    "http:///",
+    "http:\\\\",
+    " https://",
+    "\thttp://",
+]
 HOSTS = [
     "shop.example", "Shop.Example", "www.shop.example", "a.shop.example:8080", "bücher.example", "xn--bcher-kva.example",
     "192.0.2.1", "0xC0.0.2.1", "3221225985", "[2001:DB8::1]", "[::ffff:192.0.2.1]", "ex%61mple.example", "h", "h.",
@@ -31,7 +42,20 @@ VALUES = [
     None, "", "1", "0", "x", "0123456789abcdef0123456789abcdef", "01234567%38%39abcdef0123456789abcdef.n1", "a=b", "%26",
     "%2541", "é", "a b", "a+b", "100%", "it's", "http://other.example/./x?y", "[1]", "%e9", "A;B",
 ]  # fmt: skip
-FRAGMENTS = [None, "", "top", "!/item/1", "/item/1", ":~:text=x", "/a:~:text=x", "%21/x", "a b", "é", "%", ":%7E:x"]
+FRAGMENTS = [
+    None,
+    "",
+    "top",
+    "!/item/1",
+    "/item/1",
+    ":~:text=x",
+    "/a:~:text=x",
+    "%21/x",
+    "a b",
+    "é",
+    "%",
+    ":%7E:x",
+]
 NOISE = [
     "%", "%4", "%34", "%31", "%2e", ";", "/", "//", "/.", "/..", "?", "#", "&", "&&", "=", "'", "[", "]", "\\", "\t", "\n", " ",
     "\x00", "\x7f", "é", "\u00ad", "\u3002", "@", ":", "|", "^", "`", "{", "<", '"', ";jsessionid=A", "&utm_source=x", "\u200d",
@@ -51,7 +75,9 @@ def make_url(source: random.Random) -> str:
     path = "".join("/" + source.choice(SEGMENTS) for _ in range(source.randint(0, 4)))
     fragment = source.choice(FRAGMENTS) if source.random() < 0.4 else None
     query = f"?{_query(source)}" if source.random() < 0.7 else ""
-    url = source.choice(SCHEMES[:2] if source.random() < 0.7 else SCHEMES) + source.choice(HOSTS) + path + query
+    url = (
+        source.choice(SCHEMES[:2] if source.random() < 0.7 else SCHEMES) + source.choice(HOSTS) + path + query
+    )
     url += "" if fragment is None else f"#{fragment}"
     for _ in range(source.choice([0, 0, 1, 1, 2, 3])):
         place = source.randint(6, len(url))
