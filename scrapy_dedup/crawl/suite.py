@@ -74,6 +74,7 @@ class Suite:
         self._writer: LedgerWriter | None = None
         self._opening: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing: asyncio.Task[Any] | None = None
 
     def attach(self) -> None:
         """Make this the shared state of its crawler."""
@@ -229,7 +230,8 @@ class Suite:
             error,
             extra={"spider": self.crawler.spider},
         )
-        self.spawn(self.crawler.engine.close_spider_async(reason=LEDGER_FAILED))
+        # Not by spawn(): the end of the crawl waits for the background work, and would wait for itself.
+        self._closing = asyncio.ensure_future(self.crawler.engine.close_spider_async(reason=LEDGER_FAILED))
 
     # -- work beside the request that caused it
 
