@@ -105,7 +105,7 @@ class DedupDownloaderMiddleware:
 
     def _note_redirects(self, request: Request, key: str) -> None:
         for url in chain_of(request)[:-1]:
-            self._suite.note(request, url, key=key, verdict="redirected")
+            self._suite.note(request, url, key=key, verdict="redirected", rule="redirect")
 
     # -- on the way out
 

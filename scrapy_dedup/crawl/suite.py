@@ -105,7 +105,8 @@ class Suite:
         spider. What they fetch is for a person to see and leaves nothing behind.
         """
         start = self.crawler.spidercls.start
-        return self.crawler.crawling and not start.__module__.startswith("scrapy.commands.")
+        home = getattr(start, "__module__", None) or ""
+        return self.crawler.crawling and not home.startswith("scrapy.commands.")
 
     @property
     def spider_name(self) -> str:
