@@ -31,8 +31,7 @@ BUSY_TIMEOUT_MS = 30_000
 CHECKPOINT_BYTES = 8_000_000
 CONNECT_TIMEOUT_S = 10
 ADVISORY_LOCK = 0x5EDD_1ED6E4  # any constant will do; it names "the writers of this ledger"
-SAFE_SQLITE = (3, 51, 3)
-"""The first SQLite without the fault that the lock file guards against."""
+DRAFT_ENDING = ".scrapy-dedup-draft"
 
 IsolationLevel = Literal["READ COMMITTED", "REPEATABLE READ"]
 
@@ -361,14 +360,19 @@ def _make_sqlite(path: Path) -> None:
     """Make a whole ledger under a draft name, then give it its name; the caller has the writers' turn."""
     if path.exists():
         return
-    draft = path.with_name(path.name + ".new")
+    draft = path.with_name(path.name + DRAFT_ENDING)
     make_draft(draft)
     publish(draft, path)
 
 
 def make_draft(draft: Path, fill: Callable[[sa.Connection], None] | None = None) -> None:
-    """Make a new SQLite ledger at ``draft`` and let ``fill`` write into it, all in one transaction."""
-    for leftover in (draft, draft.with_name(draft.name + "-journal")):
+    """Make a new SQLite ledger at ``draft`` and let ``fill`` write into it, all in one transaction.
+
+    It turns to the write-ahead log here: a process that is killed while a file turns leaves a rollback
+    journal, which readers cannot resolve.
+    """
+    for ending in ("", "-journal", "-wal", "-shm"):
+        leftover = draft.with_name(draft.name + ending)
         leftover.unlink(missing_ok=True)  # of a process that was killed here; it never was a ledger
     engine = _sqlite_engine(lambda: sqlite3.connect(draft, isolation_level=None))
     sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
@@ -379,6 +383,8 @@ def make_draft(draft: Path, fill: Callable[[sa.Connection], None] | None = None)
                 fill(connection)
     finally:
         engine.dispose()
+    with closing(sqlite3.connect(draft)) as driver:
+        driver.execute("PRAGMA journal_mode=WAL").fetchall()
 
 
 def publish(draft: Path, path: Path) -> None:

@@ -106,6 +106,12 @@ class Ledger:
     ) -> None:
         self.close()
 
+    @property
+    def engine_version(self) -> str:
+        """The database engine with its version, for example ``SQLite 3.40.1``."""
+        version = ".".join(map(str, self._connection.dialect.server_version_info or ()))
+        return f"{'SQLite' if self._target.path else 'PostgreSQL'} {version}"
+
     def jobs(self) -> Iterator[JobRecord]:
         """Iterate over the jobs in the order in which they started."""
         for row in self._stream(sa.select(_t.job).order_by(_t.job.c.ordinal)):
@@ -164,7 +170,7 @@ class Ledger:
         )
 
     def job_summary(self, job_id: str) -> dict[str, int]:
-        """Return the counts of one job: ``observations``, distinct ``payloads`` of valid pages, ``aliases``."""
+        """Return counts of one job: ``observations``, distinct ``payloads`` of valid pages, ``aliases``."""
         seen = _t.observation.c
         job = sa.select(_t.job.c.ordinal).where(_t.job.c.job_id == codec.escape(job_id)).scalar_subquery()
         counted: dict[str, sa.Select[Any]] = {
@@ -212,7 +218,7 @@ class Ledger:
         """
         if target.exists():
             raise LedgerUnavailable(f"{target} exists already. Name a new file for the backup.")
-        draft = target.with_name(f"{target.name}.{os.getpid()}.new")
+        draft = target.with_name(f"{target.name}.{os.getpid()}{engine.DRAFT_ENDING}")
         try:
             self._copy(draft)
             engine.publish(draft, target)
@@ -227,7 +233,6 @@ class Ledger:
         driver = self._connection.connection.driver_connection
         with closing(sqlite3.connect(draft)) as copy:
             driver.backup(copy)  # type: ignore[union-attr]
-            copy.execute("PRAGMA journal_mode=DELETE").fetchall()  # one file, whole without a log beside it
 
     def _copy_rows(self, copy: sa.Connection) -> None:
         for table in schema.metadata.sorted_tables:

@@ -97,7 +97,7 @@ def test_kill_of_a_crawl_on_a_server(postgres_url, postgres_server, records):
 )
 @pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "ftruncate", "unlink", "write", "rename", "fsync"])
 def test_kill_at_every_write_and_sync_call(tmp_path, records, call):
-    """The child is killed at its n-th call on a file of the ledger, for each n until it outlives its calls."""
+    """The child is killed at its n-th call on the ledger's files, for each n until it outlives its calls."""
     points = 0
     for when in _until_survival(call):
         folder = tmp_path / f"{when}"
@@ -125,8 +125,9 @@ def _until_survival(call: str):
 
 
 def _run_killed(folder: Path, child: list[str], call: str, when: int) -> tuple[str, bool]:
-    names = ["", "-wal", "-shm", "-journal", ".new", ".new-journal", ".lock"]
-    paths = [word for name in names for word in ("-P", f"{folder}/dedup.db{name}")]
+    draft = ".scrapy-dedup-draft"
+    names = ["", "-wal", "-shm", "-journal", draft, draft + "-journal", draft + "-wal", ".lock"]
+    paths = [word for name in names for word in ("-P", f"{folder}/dedup.db{name}")] + ["-P", str(folder)]
     inject = f"inject={call}:signal=SIGKILL:when={when}"
     traced = ["strace", "-f", "-qq", "-o", os.devnull, *paths, "-e", f"trace={call}", "-e", inject, *child]
     done = subprocess.run(traced, capture_output=True, text=True, timeout=120, check=False)
