@@ -55,8 +55,7 @@ class AliasCounter:
         """Return the oldest rows, at most ``limit`` of them, and forget them."""
         keys = list(itertools.islice(self._rows, limit))
         rows = [self._rows.pop(key) for key in keys]
-        if not self._rows:
-            self._raw_urls.clear()
+        self._raw_urls.clear()  # the ledger bounds them over the whole job; this only bounds what waits
         return rows
 
 

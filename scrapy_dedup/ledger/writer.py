@@ -189,8 +189,6 @@ class LedgerWriter:
                 item.future.set_exception(self.failed or LedgerWriteFailed("The job has finished."))
         self.start()
 
-    # ---- the thread ----
-
     def _run(self) -> None:
         try:
             self._open()

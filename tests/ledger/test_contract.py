@@ -332,6 +332,17 @@ def test_notes_reach_the_ledger_without_a_page_after_them(crawl, read):
     assert [got.raw_url for got in read().aliases()] == ["http://raw"]
 
 
+def test_far_too_many_notes_wait_and_none_is_lost(crawl, read, monkeypatch):
+    monkeypatch.setattr("scrapy_dedup.ledger.writer.MAX_PENDING_NOTES", 50)
+    monkeypatch.setattr("scrapy_dedup.ledger.writer.MAX_NOTES", 20)
+    one = crawl()
+    for number in range(500):  # the first page comes after them: they start the ledger themselves
+        one.note(f"http://raw/{number}", f"key {number % 30}")
+    one.see("T")
+    one.writer.finish("finished")
+    assert read().summary()["aliases_counted"] == read().summary()["aliases"] == 500
+
+
 def test_bodies_of_a_job_are_those_that_it_brought(crawl, read):
     one, two = crawl("job-1"), crawl("job-2")
     one.see("First")
