@@ -210,16 +210,10 @@ def test_an_odd_url_is_fetched_and_recorded(survived, name):
     assert rows[0].outcome == "fetched"
 
 
-def test_schemes_that_are_no_web_are_denied_and_recorded(survived):
+def test_schemes_that_are_no_web_give_no_observation(survived):
     result, _ = survived
 
-    denied = {
-        alias.raw_url.partition(":")[0].lower()
-        for alias in result.ledger.aliases
-        if alias.verdict == "denied"
-    }
-    assert {"javascript", "mailto", "tel", "data"} <= denied
-    assert {row.url.partition(":")[0] for row in result.ledger.observations} <= {"http", "https", "ftp"}
+    assert {row.url.partition(":")[0] for row in result.ledger.observations} == {"http"}
 
 
 def test_urls_with_credentials_are_denied(survived):
