@@ -2,25 +2,25 @@
 
 Four things make the difference:
 
-- **Authorities are remembered.** ``https://Shop.example:443`` is parsed, and its rules are looked up, once for each
-  spelling. IDN, ports, aliases and 400 host rules cost nothing for the second link of a host.
+- **Authorities are remembered.** ``https://Shop.example:443`` is parsed, and its rules are looked up, once for
+  each spelling. IDN, ports, aliases and 400 host rules cost nothing for the second link of a host.
 - **Whether anything has to be normalised is asked once**, of the whole rest of the URL, in C:
-  ``bytes.translate(None, PLAIN)`` deletes the characters that need no attention, and the residue of most URLs is empty.
-- **Shapes of queries are remembered.** Which parameters go, which rule says so and how the rest is sorted depends on the
-  names alone, so it is a `Plan` that is made once for each tuple of names. Where a value matters (``sid``), the outcome
-  of its test becomes part of the shape.
+  ``bytes.translate(None, PLAIN)`` deletes the characters that need no attention, and the residue of most URLs
+  is empty.
+- **Names of parameters are remembered**: which rule says what of a name is found out once for each set of rules.
+  Most names have no fate, and a query without one is only sorted. Shapes of whole queries were remembered
+  instead once; shops shuffle their facets, so most shapes were new.
 - **Nothing is built that is there already**: an unchanged URL is its own key and its own fetch_url.
 
-Whatever does not fit (whitespace, dot segments, backslashes, credentials, empty parameters, very long URLs) goes to the
-steps. No decision about a whole URL is remembered, and what is remembered is bounded.
+What does not fit (whitespace around, backslashes, empty parameters, long queries) goes to the steps. No decision
+about a whole URL is remembered, and what is remembered is bounded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Sequence
-from operator import itemgetter
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import NamedTuple
 
 from scrapy_dedup.urls import names, parameters, paths, percent, query
 from scrapy_dedup.urls.decision import Change, UrlDecision, Verdict
@@ -38,174 +38,134 @@ _needs_care = re.compile(r"[\\\t\n\r]|[\x00-\x20]\Z").search
 _MAX_AUTHORITIES = 16_384
 _MAX_AUTHORITY_LENGTH = 300
 _MAX_LANES = 16_384
-_MAX_FATES = 4_096  # names, for each set of rules
-_MAX_PLANS = 16_384
-_MAX_QUERY_LENGTH = 2_000  # a plan remembers the names of one query
+_MAX_NAMES = 4_096  # for each lane
+_MAX_QUERY_LENGTH = 2_000
 
 _ALLOW, _REWRITE, _DENY = Verdict.ALLOW, Verdict.REWRITE, Verdict.DENY
 _PATH_SPELLING = (Change("percent_encoding", "path"),)
 _QUERY_SPELLING = (Change("percent_encoding", "query"),)
 _PATH_SESSION = (Change("session", "path"),)
+_ANCHOR = (Change("fragment"),)
+_DOT_SEGMENTS = (Change("dot_segments"),)
 _SLASH = (Change("trailing_slash"),)
 _QUERY_ORDER = (Change("query_order"),)
 
-_Parts = Sequence[str]
-_Pick = Callable[[_Parts], _Parts]
-
-
-class Plan(NamedTuple):
-    """What is to be done with queries of one shape.
-
-    Attributes:
-        for_key: picks the parameters of the key in their order; None when it is all of them as they stand.
-        to_send: picks the parameters that are sent; None when it is all of them.
-        changes: what the plan does.
-        denied: the reason to deny the URL, or None.
-        tested: the places of the parameters whose value matters; the plan itself is then another one, see `Lane`.
-    """
-
-    for_key: _Pick | None
-    to_send: _Pick | None
-    changes: tuple[Change, ...]
-    denied: str | None
-    tested: tuple[int, ...]
-
-
-class Plans:
-    """All plans of a policy, counted together so that their number is bounded."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._tables: list[dict[Any, Plan]] = []
-
-    def new_table(self) -> dict[Any, Plan]:
-        """Return an empty table from shapes to plans."""
-        table: dict[Any, Plan] = {}
-        self._tables.append(table)
-        return table
-
-    def remember(self, table: dict[Any, Plan], shape: object, plan: Plan) -> Plan:
-        """Add a plan to its table; when there are too many of them, all are forgotten."""
-        self._count += 1
-        if self._count > _MAX_PLANS:
-            for full in self._tables:
-                full.clear()
-            self._count = 1
-        table[shape] = plan
-        return plan
-
 
 class Fate(NamedTuple):
-    """What becomes of the parameters of one name.
+    """What becomes of a parameter that some rule is about.
 
     Attributes:
-        rule: the rule that they fall under, or "".
-        changes: what that rule notes.
-        goes: whether they are left out.
-        tested: whether all this depends on the value; then the rest is as for a value that no rule names.
+        changes: what the rule notes.
+        goes: whether the parameter is left out.
+        acts_first: whether it is a rule of the preset, which acts before those of the host.
+        refused: whether the URL is denied for it.
+        tested: the name, if all this depends on the value and has to be asked again with it; else None.
     """
 
-    rule: str
     changes: tuple[Change, ...]
     goes: bool
-    tested: bool
+    acts_first: bool
+    refused: bool
+    tested: str | None
+
+
+class Fates(dict[str, "Fate | None"]):
+    """What becomes of the parameters of each name, for one set of rules; None for a name that no rule is about."""
+
+    def __init__(self, rules: Rules, *, universal: bool) -> None:
+        super().__init__()
+        self._rules = rules
+        self._universal = universal
+        self._by_rule: dict[tuple[str, str], Fate] = {}
+
+    def __missing__(self, raw_name: str) -> Fate | None:
+        if len(self) >= _MAX_NAMES:
+            self.clear()
+            self._by_rule.clear()
+        name = query.rule_name(raw_name)
+        if name not in self._rules.keep and self._value_matters(name):
+            fate: Fate | None = Fate((), goes=False, acts_first=False, refused=False, tested=name)
+        else:
+            fate = self._fate(name, None, ())
+        self[raw_name] = fate
+        return fate
+
+    def of_value(self, name: str, part: str, folded: Container[str]) -> Fate | None:
+        """Return what becomes of a parameter whose value matters."""
+        return self._fate(name, query.rule_name(part.partition("=")[2]), folded)
+
+    def _value_matters(self, name: str) -> bool:
+        if self._universal and names.is_tracking(name):
+            return False
+        return name in self._rules.values or (self._universal and names.may_be_session(name))
+
+    def _fate(self, name: str, value: str | None, folded: Container[str]) -> Fate | None:
+        rule = self._rule(name, value, folded)
+        if not rule:
+            return None
+        fate = self._by_rule.get((name, rule))
+        if fate is None:
+            refused = rule == "facet" and self._rules.on_disallowed == "reject"
+            fate = Fate((Change(rule, name),), not refused, rule in parameters.UNIVERSAL, refused, None)
+            self._by_rule[name, rule] = fate
+        return fate
+
+    def _rule(self, name: str, value: str | None, folded: Container[str]) -> str:
+        """Return the rule that a parameter falls under, or ""; a value of None is one that no rule names."""
+        if name in self._rules.keep:
+            return ""
+        universal = parameters.universal_rule(name, value or "", folded) if self._universal else ""
+        return universal or parameters.host_rule(name, value, self._rules)
 
 
 class Lane:
-    """The rules of one place, with what follows from them for names and for shapes of queries."""
+    """The rules of one place, and what follows from them for the names of parameters."""
 
-    def __init__(self, rules: Rules, preset: Preset, plans: Plans) -> None:
+    def __init__(self, rules: Rules, preset: Preset) -> None:
         self.rules = rules
         self.sorts = preset is STANDARD
         self.collapses_slash = rules.trailing_slash == "collapse"
         self.fragment = rules.fragment
+        self.drops_anchors = rules.fragment in ("drop", "routes")
         self.reads_query = self.sorts or rules.limits_parameters
         self.splits_at_semicolon = ";" in rules.separators
-        self._rejects = rules.on_disallowed == "reject"
-        self._fates: dict[str, Fate] = {}
-        self._plans = plans
-        self._table = plans.new_table()
-        self.plan_of = self._table.get
+        self._fates = Fates(rules, universal=self.sorts)
+        self.fate_of = self._fates.__getitem__
 
-    def new_plan(self, shape: tuple[str, ...]) -> Plan:
-        """Make and remember the plan for the names of a query."""
-        fates = [self._fates.get(name) or self._new_fate(name) for name in shape]
-        tested = tuple([place for place, fate in enumerate(fates) if fate.tested])
-        plan = Plan(None, None, (), None, tested) if tested else self._plan(shape, fates)
-        return self._plans.remember(self._table, shape, plan)
-
-    def plan_for_values(self, shape: tuple[str, ...], parts: _Parts, tested: tuple[int, ...]) -> Plan:
-        """Return the plan for a query in which the values of some parameters matter."""
-        folded = _FoldedNames(shape)
-        hits = tuple(
-            [self._rule_hit(shape[place], parts[place].partition("=")[2], folded) for place in tested]
-        )
-        plan = self._table.get((shape, hits))
-        if plan is None:
-            fates = [self._fates.get(name) or self._new_fate(name) for name in shape]
-            for place, rule in zip(tested, hits, strict=True):
-                fates[place] = self._fate(shape[place], rule)
-            plan = self._plans.remember(self._table, (shape, hits), self._plan(shape, fates))
-        return plan
-
-    def _new_fate(self, name: str) -> Fate:
-        spelled = query.rule_name(name)
-        matters = spelled in self.rules.values or (self.sorts and names.may_be_session(spelled))
-        fate = self._fate(
-            name, self._rule_hit(name, None, ()), tested=matters and spelled not in self.rules.keep
-        )
-        if len(self._fates) >= _MAX_FATES:
-            self._fates.clear()
-        self._fates[name] = fate
-        return fate
-
-    def _fate(self, name: str, rule: str, *, tested: bool = False) -> Fate:
-        changes = (Change(rule, query.rule_name(name)),) if rule else ()
-        return Fate(rule, changes, bool(rule) and not (self._rejects and rule == "facet"), tested)
-
-    def _rule_hit(self, name: str, value: str | None, folded: Container[str]) -> str:
-        """Return the rule that a parameter falls under, or ""; a value of None is one that no rule names."""
-        name = query.rule_name(name)
-        value = value and query.rule_name(value)
-        if name in self.rules.keep:
-            return ""
-        universal = parameters.universal_rule(name, value or "", folded) if self.sorts else ""
-        return universal or parameters.host_rule(name, value, self.rules)
-
-    def _plan(self, shape: _Parts, fates: Sequence[Fate]) -> Plan:
-        kept = [place for place, fate in enumerate(fates) if not fate.goes]
-        ordered = sorted(kept, key=shape.__getitem__) if self.sorts else kept
-        return Plan(
-            for_key=None if ordered == kept and len(kept) == len(shape) else _pick(ordered),
-            to_send=None if len(kept) == len(shape) else _pick(kept),
-            changes=_changes(fates) + (_QUERY_ORDER if ordered != kept else ()),
-            denied="facet" if self._rejects and any(fate.rule == "facet" for fate in fates) else None,
-            tested=(),
-        )
-
-
-def _changes(fates: Sequence[Fate]) -> tuple[Change, ...]:
-    """Return what the rules of the fates note; the universal ones act first."""
-    hit = [fate for fate in fates if fate.rule]
-    hit.sort(key=lambda fate: fate.rule not in parameters.UNIVERSAL)
-    return tuple([change for fate in hit for change in fate.changes])
+    def judge(
+        self, fates: Iterable[Fate | None], parts: Sequence[str], raw_names: Sequence[str]
+    ) -> tuple[list[int], tuple[Change, ...], str | None]:
+        """Return the places of the parameters that stay, what the rules note, and why the URL is denied, or None."""
+        kept: list[int] = []
+        of_preset: tuple[Change, ...] = ()
+        of_host: tuple[Change, ...] = ()
+        denied = None
+        for place, fate in enumerate(fates):
+            if fate and fate[-1]:
+                fate = self._fates.of_value(fate[-1], parts[place], _FoldedNames(raw_names))  # noqa: PLW2901
+            if fate is None:
+                kept.append(place)
+                continue
+            changes, goes, acts_first, refused, _ = fate
+            if acts_first:
+                of_preset += changes
+            else:
+                of_host += changes
+            if not goes:
+                kept.append(place)
+            if refused:
+                denied = "facet"
+        return kept, of_preset + of_host, denied
 
 
 class _FoldedNames:
     """The folded names of a query; they are made only when a rule asks for them."""
 
-    def __init__(self, shape: _Parts) -> None:
-        self._shape = shape
+    def __init__(self, raw_names: Sequence[str]) -> None:
+        self._raw_names = raw_names
 
     def __contains__(self, name: object) -> bool:
-        return name in {names.folded(query.rule_name(raw)) for raw in self._shape}
-
-
-def _pick(places: Sequence[int]) -> _Pick:
-    if len(places) > 1:
-        return itemgetter(*places)  # a tuple, in one call
-    first = places[0] if places else 0
-    return itemgetter(slice(first, first + len(places)))
+        return name in {names.folded(query.rule_name(raw)) for raw in self._raw_names}
 
 
 class Site(NamedTuple):
@@ -214,6 +174,7 @@ class Site(NamedTuple):
     Attributes:
         base: the key up to its path.
         changes: what the authority steps did.
+        denied: the reason to deny every URL of it, or None.
         lane: the rules outside path scopes.
         place: where `settle_path` has to look; None where a path needs no more than its slash collapsed.
         policy_id: as in the decision.
@@ -221,6 +182,7 @@ class Site(NamedTuple):
 
     base: str
     changes: tuple[Change, ...]
+    denied: str | None
     lane: Lane
     place: Place | None
     policy_id: str
@@ -232,7 +194,6 @@ class Memory:
     def __init__(self, preset: Preset, hosts: HostRules) -> None:
         self._preset = preset
         self._hosts = hosts
-        self._plans = Plans()
         self._lanes: dict[int, Lane] = {}
         self.sites: dict[str, Site | None] = {}
 
@@ -250,13 +211,12 @@ class Memory:
         if lane is None:
             if len(self._lanes) >= _MAX_LANES:
                 self._forget()
-            lane = self._lanes[id(rules)] = Lane(rules, self._preset, self._plans)
+            lane = self._lanes[id(rules)] = Lane(rules, self._preset)
         return lane
 
     def _forget(self) -> None:
         self.sites.clear()
         self._lanes.clear()
-        self._plans = Plans()
 
     def _parse(self, prefix: str) -> Site | None:
         try:
@@ -272,12 +232,13 @@ class Memory:
                 step(draft)
         except ValueError:
             return None
-        if draft.denied or draft.sends_less:
+        if draft.sends_less:
             return None
         place, rules = draft.place, draft.rules
         plain_path = not (place.scopes or rules.deny or rules.index_files or rules.path_case != "keep")
         lane = self.lane(rules)
-        return Site(draft.base, tuple(draft.changes), lane, None if plain_path else place, place.policy_id)
+        changes = tuple(draft.changes)
+        return Site(draft.base, changes, draft.denied, lane, None if plain_path else place, place.policy_id)
 
 
 def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecision]:
@@ -299,7 +260,7 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
         site = known_site(prefix) or site_of(prefix)
         if site is None:
             return by_steps(url)
-        base, changes, lane, place, policy_id = site
+        base, changes, denied, lane, place, policy_id = site
 
         # Does anything need a closer look?
         raw = url[cut:]
@@ -313,9 +274,9 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
         except UnicodeEncodeError:
             return by_steps(url)
         illegal = residue and residue.translate(None, _LEGAL)
-        if "/." in raw or (illegal and _needs_care(raw)):
+        if illegal and _needs_care(raw):
             return by_steps(url)
-        raw_path, mark, raw_query = raw.partition("?")
+        raw_path, mark, raw_query = raw.partition("?") if "?" in raw else (raw, "", "")
 
         # The path.
         path, sent_path = raw_path, raw_path
@@ -324,22 +285,23 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
             if illegal:
                 path = percent.encode_forbidden(path)
             if path != raw_path:
-                if "/." in path:
-                    return by_steps(url)
                 changes += _PATH_SPELLING
-            if is_standard and (";" in path or "/(" in path):
-                stripped = paths.strip_sessions(path)
-                if stripped != path:
-                    changes += _PATH_SESSION
-                    path, sent_path = stripped, paths.strip_sessions(raw_path)
-        denied = None
+        if "/." in path and paths.has_dot_segment(path):
+            path = paths.remove_dot_segments(path)
+            changes += _DOT_SEGMENTS
+        if residue and is_standard and (";" in raw_path or "/(" in raw_path):
+            stripped = paths.strip_sessions(path)
+            sent_path = stripped if path == raw_path else paths.strip_sessions(raw_path)
+            if stripped != path:
+                changes += _PATH_SESSION
+                path = stripped
         if place:
             path, rules, edits = settle_path(place, path)
             changes += edits
             lane = lane_of(rules)
             for glob in rules.deny:
                 if glob.matches(path):
-                    denied = "denied"
+                    denied = denied or "denied"
                     changes += (Change("denied", glob.pattern),)
                     break
         elif path[-1] == "/" and lane.collapses_slash and path != "/" and path[-2] != "/":
@@ -363,27 +325,35 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
                 parts = text.split("&")
                 if "" in parts or lane.splits_at_semicolon or len(text) > _MAX_QUERY_LENGTH:
                     return by_steps(url)
-                shape = tuple([part.partition("=")[0] for part in parts])
-                plan = lane.plan_of(shape) or lane.new_plan(shape)
-                if plan.tested:
-                    plan = lane.plan_for_values(shape, parts, plan.tested)
-                for_key, to_send, hits, rejected, _ = plan
-                changes += hits
-                denied = denied or rejected
-                if for_key:
-                    text = "&".join(for_key(parts))
-                    if not text:
-                        mark = ""
-                if to_send:
-                    sent_query = "&".join(to_send(raw_query.split("&")))
+                raw_names = [part.partition("=")[0] for part in parts]
+                fates = list(map(lane.fate_of, raw_names))
+                if any(fates):
+                    kept, hits, rejected = lane.judge(fates, parts, raw_names)
+                    changes += hits
+                    denied = denied or rejected
+                    if len(kept) != len(parts):
+                        raw_parts = parts if text == raw_query else raw_query.split("&")
+                        sent_query = "&".join([raw_parts[number] for number in kept])
+                        parts = [parts[number] for number in kept]
+                        raw_names = [raw_names[number] for number in kept]
+                        text = "&".join(parts)
+                        mark = "?" if text else ""
+                if lane.sorts and raw_names != sorted(raw_names):
+                    text = "&".join(
+                        [parts[number] for number in sorted(range(len(parts)), key=raw_names.__getitem__)]
+                    )
+                    changes += _QUERY_ORDER
             elif not raw_query or lane.splits_at_semicolon:
                 return by_steps(url)
 
         # The fragment, and all together.
         key_fragment = None
         if fragment is not None:
-            key_fragment, edits = settle_fragment(fragment, lane.fragment)
-            changes += edits
+            if lane.drops_anchors and fragment[0] not in "!/":
+                changes += _ANCHOR
+            else:
+                key_fragment, edits = settle_fragment(fragment, lane.fragment)
+                changes += edits
         if not changes:
             return make(UrlDecision, (url, url, url, _ALLOW, None, changes, policy_id))
         key = (

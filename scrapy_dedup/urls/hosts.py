@@ -144,6 +144,7 @@ class HostRules:
         self._preset_id = preset_id
         self.default_policy_id = digest_id(preset_id, {})
         self._defaults = defaults
+        self._default_rules = Rules.from_table(defaults)
         self._rules: dict[str, Rules] = {}
         self._by_host: dict[str, list[tuple[HostPattern, Table]]] = defaultdict(list)
         for text, table in hosts.items():
@@ -171,16 +172,21 @@ class HostRules:
 
     def _find_place(self, scheme: str, host: str, port: int | None) -> Place:
         name = host.removesuffix(".")
-        twins = _www_twins(name)
-        hosts = twins if twins and self._flag("www_alias", twins) else (name,)
+        hosts: tuple[str, ...] = (name,)
+        twins = (name.removeprefix("www."), f"www.{name.removeprefix('www.')}")
+        if self._flag("www_alias", twins) and site_of(twins[0]):  # www.com is not com
+            hosts = twins
         ports: tuple[int, ...] = (DEFAULT_PORTS[scheme] if port is None else port,)
         if port is None and self._flag("scheme_alias", hosts):
             scheme, ports = "https", tuple(DEFAULT_PORTS.values())
         table, scopes = self._merged([(host, port) for host in hosts for port in ports])
+        key_host = hosts[0] + host[len(name) :]
+        if not table and not scopes:
+            return Place(scheme, key_host, port, self._default_rules, None, self.default_policy_id)
         policy_id = digest_id(self._preset_id, {**table, "paths": scopes} if scopes else table)
         base = {**self._defaults, **table}
         found = Scopes(base, [_scope(row) for row in scopes]) if scopes else None
-        return Place(scheme, hosts[0] + host[len(name) :], port, self._rules_of(base), found, policy_id)
+        return Place(scheme, key_host, port, self._rules_of(base), found, policy_id)
 
     def _rules_of(self, table: Table) -> Rules:
         """Return the rules of a table; equal tables share them, and with them what is remembered about them."""
@@ -220,12 +226,6 @@ class HostRules:
 
 def _scope(table: Table) -> PathScope:
     return PathScope(Glob(table["path"]), {key: value for key, value in table.items() if key != "path"})
-
-
-def _www_twins(host: str) -> tuple[str, str] | None:
-    """Return a host without and with ``www.``; None where the bare one would be a suffix (``www.com``)."""
-    bare = host.removeprefix("www.")
-    return (bare, f"www.{bare}") if site_of(bare) else None
 
 
 def digest_id(preset_id: str, rules: object) -> str:

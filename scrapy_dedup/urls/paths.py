@@ -55,7 +55,7 @@ def strip_sessions(path: str) -> str:
     '/o.aspx'
     """
     if ";" in path:
-        path = "/".join([without_session(segment) for segment in path.split("/")])
+        path = "/".join([without_session(part) if ";" in part else part for part in path.split("/")])
     if "/(" in path:
         path = _without_aspnet_segments(path)
     return path
@@ -73,7 +73,7 @@ def without_session(segment: str) -> str:
 def is_session_parameter(parameter: str) -> bool:
     """Tell whether a path parameter is the session identifier of a servlet (Servlet specification 7.1.3)."""
     name, _, value = parameter.partition("=")
-    return bool(value) and percent.normal(name).lower() == "jsessionid"
+    return bool(value) and (name if name.isalnum() else percent.normal(name)).lower() == "jsessionid"
 
 
 def _without_aspnet_segments(path: str) -> str:

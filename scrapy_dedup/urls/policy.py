@@ -9,7 +9,6 @@ from typing import Any
 
 from scrapy_dedup.errors import ConfigError
 from scrapy_dedup.urls import toml
-from scrapy_dedup.urls.decision import UrlDecision
 from scrapy_dedup.urls.fast import compile_policy
 from scrapy_dedup.urls.hosts import HostRules, digest_id, pattern_problems
 from scrapy_dedup.urls.rules import plain, suggestion
@@ -48,7 +47,7 @@ class UrlPolicy:
         self._preset = PRESETS[preset]
         self._tables = spec["hosts"]
         self._hosts = HostRules(self._preset.preset_id, self._preset.defaults, self._tables)
-        self._decide = compile_policy(self._preset, self._hosts)
+        self.decide = compile_policy(self._preset, self._hosts)
         no_hosts = HostRules(CONSERVATIVE.preset_id, CONSERVATIVE.defaults, {})
         self._decide_conservatively = compile_policy(CONSERVATIVE, no_hosts)
         self.policy_id = digest_id(self._preset.preset_id, self._tables)
@@ -96,10 +95,6 @@ class UrlPolicy:
     def spec(self) -> dict[str, Any]:
         """Return the policy as plain JSON, from which `from_spec` builds it again."""
         return {"preset": self._preset.name, "hosts": plain(self._tables)}
-
-    def decide(self, url: str) -> UrlDecision:
-        """Decide about one URL; never raises for any text."""
-        return self._decide(url)
 
     def conservative_key(self, url: str) -> str:
         """Return the key of a URL under the conservative preset alone, without rules for hosts."""
