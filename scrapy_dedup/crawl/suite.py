@@ -290,9 +290,9 @@ class Suite:
             (names.EXTRACT_TIMEOUTS, counters.timeouts),
         ):
             self.stats.set_value(name, count)
-        if self._opening is not None:
+        if self._writer is not None and self._writer.started:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, self.writer.finish, outcome)
+            await loop.run_in_executor(None, self._writer.finish, outcome)
             summary = await loop.run_in_executor(None, self._job_summary)
             self.stats.set_value(names.PAYLOADS_DISTINCT, summary["payloads"])
             self.stats.set_value(names.ALIASES_KEPT, summary["aliases"])
