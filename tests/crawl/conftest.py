@@ -1,4 +1,4 @@
-"""Crawls as their user starts them: a real server, a process for each crawl, and what it left behind."""
+"""Crawls as their user starts them: a real server, a process that crawls, and what it left behind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -159,13 +160,10 @@ def _read_ledger(path: Path, _stamp: object) -> Seen:
         )
 
 
-def environment(proxy: Server | None = None) -> dict[str, str]:
-    """Return the environment of a crawl: no proxy of the machine, and ours when the test asks for it."""
+def environment() -> dict[str, str]:
+    """Return the environment of a crawl, which has no proxy of the machine."""
     inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    inherited["PYTHONHASHSEED"] = "random"
-    if proxy is not None:
-        inherited |= {"http_proxy": proxy.base, "https_proxy": proxy.base}
-    return inherited
+    return inherited | {"PYTHONHASHSEED": "random"}
 
 
 def run(
@@ -187,12 +185,53 @@ def run(
         return done.returncode, log.read().decode("utf-8", "replace")
 
 
+class Crawler:
+    """A process that runs crawl after crawl; it is replaced when a crawl hangs or takes it down."""
+
+    def __init__(self, log_file: Path) -> None:
+        self._log_file = log_file
+        self._process: subprocess.Popen[str] | None = None
+
+    def run(self, folder: Path, timeout_s: float) -> int:
+        """Run the crawl prepared in a folder; return its exit code, or -1 if there was no end to it."""
+        if self._process is None:
+            with self._log_file.open("ab") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, str(DRIVER)],
+                    env=environment(),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                )
+        print(folder, file=self._process.stdin, flush=True)
+        ready, _, _ = select.select([self._process.stdout], [], [], timeout_s)
+        answer = self._process.stdout.readline() if ready else ""
+        if not answer:
+            self.stop()
+            return -1
+        return int(answer)
+
+    def stop(self) -> None:
+        """End the process, the gentle way if it is idle."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with process:
+            process.stdin.close()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
 RunCrawl = Callable[..., Crawl]
 
 
 @pytest.fixture(scope="session")
-def crawl(tmp_path_factory: pytest.TempPathFactory) -> RunCrawl:
-    """Return a function that runs a spider in its own process and reads what it left."""
+def crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunCrawl]:
+    """Return a function that runs a spider in another process and reads what it left."""
+    crawler = Crawler(tmp_path_factory.mktemp("crawler") / "stderr.log")
 
     def run_crawl(
         spider: str = FOLLOW,
@@ -205,13 +244,16 @@ def crawl(tmp_path_factory: pytest.TempPathFactory) -> RunCrawl:
         **arguments: Any,
     ) -> Crawl:
         where = folder or tmp_path_factory.mktemp("crawl")
-        command = prepare(where, spider, addon=addon, settings=settings, arguments=arguments)
-        exit_code, log = run(command, where, timeout_s, environment(proxy))
-        dump_file = where / "dump.json"
+        prepare(where, spider, addon=addon, settings=settings, arguments=arguments, proxy=proxy)
+        log_file, dump_file = where / "crawl.log", where / "dump.json"
+        earlier = log_file.stat().st_size if log_file.exists() else 0
+        exit_code = crawler.run(where, timeout_s)
+        log = log_file.read_bytes()[earlier:].decode("utf-8", "replace") if log_file.exists() else ""
         dump = json.loads(dump_file.read_text()) if dump_file.exists() else {}
         return Crawl(where, exit_code, log, dump)
 
-    return run_crawl
+    yield run_crawl
+    crawler.stop()
 
 
 def prepare(
@@ -221,14 +263,19 @@ def prepare(
     addon: bool = True,
     settings: Mapping[str, Any] | None = None,
     arguments: Mapping[str, Any] | None = None,
+    proxy: Server | None = None,
 ) -> list[str]:
-    """Write the files of a crawl into its folder and return the command that starts it."""
-    merged = {**BASE_SETTINGS, **({"ADDONS": ADDONS} if addon else {}), **(settings or {})}
+    """Write the files of a crawl into its folder and return the command that runs it alone."""
+    plan = {
+        "settings": {**BASE_SETTINGS, **({"ADDONS": ADDONS} if addon else {}), **(settings or {})},
+        "arguments": dict(arguments or {}),
+        "proxy": proxy.base if proxy else None,
+    }
     (folder / "spider.py").write_text(spider)
-    (folder / "plan.json").write_text(json.dumps({"settings": merged, "arguments": dict(arguments or {})}))
+    (folder / "plan.json").write_text(json.dumps(plan))
     (folder / "dump.json").unlink(missing_ok=True)
     (folder / "scrapy.cfg").touch()
-    return [sys.executable, str(DRIVER), "spider.py", "plan.json", "dump.json"]
+    return [sys.executable, str(DRIVER), str(folder)]
 
 
 @pytest.fixture(scope="session")

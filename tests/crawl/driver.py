@@ -1,71 +1,95 @@
-"""Runs one spider in its own process and writes down what its user would see.
+"""Runs spiders, one after the other, and writes down what their users would see.
 
-    python driver.py SPIDER_FILE PLAN_FILE DUMP_FILE
+    python driver.py [FOLDER]
 
-The plan is JSON: ``settings`` of the crawl and ``arguments`` of the spider. The dump is JSON: stats, items,
-errors, the close reason, and the lists ``seen`` and ``failures`` of the spider.
+With a folder it runs the crawl prepared there and ends. Without one it reads folders, one a line, from
+standard input, and answers each with its exit code once that crawl is over: starting a process costs more
+than a small crawl.
+
+A folder holds ``spider.py`` and ``plan.json``: ``settings``, ``arguments`` of the spider, ``proxy``. The
+crawl leaves ``crawl.log`` and ``dump.json``: stats, items, errors, the close reason, the exit code that
+Scrapy's commands would give, and the lists ``seen`` and ``failures`` of the spider.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
+import logging
+import os
 import sys
 from pathlib import Path
 
 from itemadapter import ItemAdapter, is_item
 from scrapy import Spider, signals
-from scrapy.crawler import CrawlerProcess
-
-
-def main(spider_file: str, plan_file: str, dump_file: str) -> int:
-    plan = json.loads(Path(plan_file).read_text())
-    dump = {
-        "stats": {},
-        "items": [],
-        "reason": None,
-        "spider_errors": [],
-        "item_errors": [],
-        "seen": [],
-        "failures": [],
-    }
-    spiders: list[Spider] = []
-    process = CrawlerProcess(plan["settings"])
-    crawler = process.create_crawler(load_spider(spider_file))
-
-    def item_scraped(item: object) -> None:
-        fields = ItemAdapter(item).asdict() if is_item(item) and type(item).__name__ not in OURS else {}
-        dump["items"].append({"class": type(item).__name__, **fields})
-
-    def spider_error(failure: object, response: object) -> None:
-        dump["spider_errors"].append([response.url, failure.type.__name__])
-
-    def item_error(item: object, failure: object) -> None:
-        dump["item_errors"].append([type(item).__name__, failure.type.__name__])
-
-    def spider_closed(spider: Spider, reason: str) -> None:
-        spiders.append(spider)
-        dump["reason"] = reason
-
-    crawler.signals.connect(item_scraped, signals.item_scraped)
-    crawler.signals.connect(spider_error, signals.spider_error)
-    crawler.signals.connect(item_error, signals.item_error)
-    crawler.signals.connect(spider_closed, signals.spider_closed)
-    process.crawl(crawler, **plan["arguments"])
-    process.start()
-    if not process.bootstrap_failed:
-        dump["stats"] = crawler.stats.get_stats()
-    for spider in spiders:
-        dump["seen"] = getattr(spider, "seen", [])
-        dump["failures"] = getattr(spider, "failures", [])
-    Path(dump_file).write_text(json.dumps(dump, default=str))
-    return 1 if process.bootstrap_failed else 0
-
+from scrapy.crawler import Crawler
+from scrapy.settings import Settings
+from scrapy.utils.log import configure_logging
+from scrapy.utils.reactor import install_reactor
 
 OURS = ("PageItem", "PageRow")
 
 
-def load_spider(path: str) -> type[Spider]:
+async def run(folder: Path) -> int:
+    """Run the crawl prepared in a folder and return its exit code."""
+    plan = json.loads((folder / "plan.json").read_text())
+    os.chdir(folder)
+    for name in ("http_proxy", "https_proxy"):
+        os.environ.pop(name, None)
+        if plan["proxy"]:
+            os.environ[name] = plan["proxy"]
+    settings = {**plan["settings"], "LOG_FILE": str(folder / "crawl.log")}
+    configure_logging(settings)
+    dump = Dump()
+    try:
+        crawler = Crawler(load_spider(folder / "spider.py"), Settings(settings, priority="project"))
+        dump.watch(crawler)
+        await crawler.crawl_async(**plan["arguments"])
+    except Exception:
+        logging.getLogger(__name__).exception("The crawl did not start")
+        dump.values["exit_code"] = 1
+    else:
+        dump.finish(crawler)
+    (folder / "dump.json").write_text(json.dumps(dump.values, default=str))
+    return dump.values["exit_code"]
+
+
+class Dump:
+    """What one crawl shows to the outside."""
+
+    def __init__(self) -> None:
+        lists = ("items", "spider_errors", "item_errors", "seen", "failures")
+        self.values = {"exit_code": 0, "stats": {}, "reason": None, **{name: [] for name in lists}}
+        self._spider: Spider | None = None
+
+    def watch(self, crawler: Crawler) -> None:
+        crawler.signals.connect(self.item_scraped, signals.item_scraped)
+        crawler.signals.connect(self.spider_error, signals.spider_error)
+        crawler.signals.connect(self.item_error, signals.item_error)
+        crawler.signals.connect(self.spider_closed, signals.spider_closed)
+
+    def finish(self, crawler: Crawler) -> None:
+        self.values["stats"] = crawler.stats.get_stats()
+        for name in ("seen", "failures"):
+            self.values[name] = getattr(self._spider, name, [])
+
+    def item_scraped(self, item: object) -> None:
+        fields = ItemAdapter(item).asdict() if is_item(item) and type(item).__name__ not in OURS else {}
+        self.values["items"].append({"class": type(item).__name__, **fields})
+
+    def spider_error(self, failure: object, response: object) -> None:
+        self.values["spider_errors"].append([response.url, failure.type.__name__])
+
+    def item_error(self, item: object, failure: object) -> None:
+        self.values["item_errors"].append([type(item).__name__, failure.type.__name__])
+
+    def spider_closed(self, spider: Spider, reason: str) -> None:
+        self._spider = spider
+        self.values["reason"] = reason
+
+
+def load_spider(path: Path) -> type[Spider]:
     """Return the spider class of a file: the one that it defines last."""
     spec = importlib.util.spec_from_file_location("spider_of_the_test", path)
     module = importlib.util.module_from_spec(spec)
@@ -79,5 +103,32 @@ def load_spider(path: str) -> type[Spider]:
     return spiders[-1]
 
 
+async def run_many() -> int:
+    """Run crawl after crawl until standard input ends."""
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        print(await run(Path(line.strip())), flush=True)
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Run the reactor for the crawls asked for."""
+    install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
+    from twisted.internet import reactor
+
+    codes: list[int] = []
+
+    async def work() -> None:
+        try:
+            codes.append(await run(Path(arguments[0])) if arguments else await run_many())
+        finally:
+            reactor.stop()
+
+    started: list[asyncio.Task[None]] = []
+    reactor.callWhenRunning(lambda: started.append(asyncio.ensure_future(work())))
+    reactor.run()
+    return codes[0] if codes else 1
+
+
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from .conftest import environment, read_ledger
+from .conftest import ADDONS, BASE_SETTINGS, environment, read_ledger
 from .server import Reply, mark, page, prose
 
 pytestmark = pytest.mark.slow
@@ -233,13 +233,15 @@ def test_the_run_after_a_full_disk_ends_with_the_full_set(full_disk, crawl):
 
 
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
-def test_a_crawl_stopped_by_the_user_keeps_what_it_has(serve, prepare_crawl, tmp_path, times):
+def test_a_crawl_stopped_by_the_user_keeps_what_it_has(serve, tmp_path, times):
     from scrapy_dedup import Ledger
 
     server = serve(
         {"/": page("index", TARGETS), **{target: Reply(page(target), delay_s=0.2) for target in TARGETS}}
     )
-    command = prepare_crawl(tmp_path, SPIDER, settings=SETTINGS, arguments={"base": server.base})
+    settings = {**BASE_SETTINGS, "ADDONS": ADDONS, "ITEM_PIPELINES": {"stopped.Acknowledge": 900}}
+    (tmp_path / "stopped.py").write_text(f"{SPIDER}\nKilled.custom_settings = {settings!r}\n")
+    command = [sys.executable, "-m", "scrapy", "runspider", "stopped.py", "-a", f"base={server.base}"]
     with (tmp_path / "crawl.log").open("wb") as log:
         process = subprocess.Popen(
             command, cwd=tmp_path, stdout=log, stderr=log, env=environment(), start_new_session=True
