@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.resources
 import json
 
@@ -30,10 +31,14 @@ def schema_of(kind: str) -> dict:
     )
 
 
+@functools.cache
+def validator_of(kind: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(schema_of(kind))
+
+
 def validate(record) -> None:
-    kind = record.schema.split("/")[1]
     line = json.loads(json.dumps(to_dict(record)))
-    jsonschema.validate(line, schema_of(kind), cls=jsonschema.Draft202012Validator)
+    validator_of(record.schema.split("/")[1]).validate(line)
 
 
 @pytest.mark.parametrize("kind", KINDS)
