@@ -58,9 +58,8 @@ class PostgresServer:
         """
         psycopg = pytest.importorskip("psycopg")
         name = f"t{next(_SCHEMAS)}"
-        with psycopg.connect(
-            f"host={self._folder} user=dedup dbname=postgres", autocommit=True
-        ) as connection:
+        address = f"host={self._folder} user=dedup dbname=postgres"
+        with psycopg.connect(address, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}")
         return f"postgresql://dedup@/postgres?host={self._folder}&options=-csearch_path%3D{name}"
 

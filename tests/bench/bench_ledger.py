@@ -147,10 +147,8 @@ def bench_rate(url: str, pages: int, words: int) -> bool:
         if written % 50_000 == 0:
             print(f"  {written:>7} pages: {rate:6.0f} pages/s in the last 5,000", flush=True)
     session.close()
-    rate_overall = written / spent
-    print(
-        f"  {written} pages in {spent:.1f} s: {rate_overall:.0f} pages/s, {cpu / written * 1e6:.0f} us CPU each"
-    )
+    rate_overall, cpu_us = written / spent, cpu / written * 1e6
+    print(f"  {written} pages in {spent:.1f} s: {rate_overall:.0f} pages/s, {cpu_us:.0f} us of CPU a page")
     print(f"  at 5,000 pages {first_rate:.0f} pages/s, at the end {rate:.0f} ({rate / first_rate:.0%})")
     return rate_overall >= MIN_PAGES_PER_S and rate >= MIN_KEPT_SHARE * first_rate
 
