@@ -1,0 +1,205 @@
+"""Memory for each known URL key, beside what Scrapy itself keeps: ``python tests/bench/bench_memory.py``.
+
+Each case is a real crawl in a process of its own, with a scheduler that asks the dupefilter and then forgets
+the request, so that nothing is downloaded and only what is kept for a known key stays. The same crawl without
+the add-on is subtracted. Resident memory is read after a warm-up of 20,000 keys, which fills the bounded
+caches, and after ``--keys`` further ones.
+
+Cases:
+    links: requests of a callback.
+    start: start requests, which Scrapy's dupefilter does not keep (dont_filter).
+    merged: links of which each comes again with a tracking parameter; each leaves an alias in a SQLite
+        ledger. Plain Scrapy sees each link once.
+    failing: links that end in 404, in part of the keys only, as each is recorded in the ledger.
+    queued: links that stay in the scheduler, which is not memory of known keys but of requests.
+
+Exit code 0: the numbers are to be read. The bound is 40 bytes for each key at 1,000,000 keys.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import scrapy
+from scrapy.core.scheduler import Scheduler
+from scrapy.crawler import CrawlerProcess
+from scrapy.http import HtmlResponse
+
+MAX_BYTES_PER_KEY = 40
+WARM_UP_KEYS = 20_000
+FAILING_SHARE = 10  # one key of so many in the case "failing"
+AT_A_TIME = 200
+CASES = ("links", "start", "merged", "failing", "queued")
+SETTINGS = {
+    "LOG_LEVEL": "ERROR",
+    "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
+    "RETRY_ENABLED": False,
+    "SCHEDULER": "__main__.ForgetfulScheduler",
+    "DOWNLOADER_MIDDLEWARES": {"__main__.NotFound": 950},
+    "DOWNLOAD_DELAY": 0,
+    "CONCURRENT_REQUESTS": 64,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 64,
+    "DEDUP_WORKERS": 1,
+}
+ADDONS = {"scrapy_dedup.Addon": 500}
+
+
+def url_of(number: int) -> str:
+    return f"http://site.example/section/{number % 97}/article-{number}?id={number}"
+
+
+class ForgetfulScheduler(Scheduler):
+    """Asks the dupefilter as Scrapy's scheduler does, and keeps a request only where the case needs it."""
+
+    kept: list[scrapy.Request]
+
+    def open(self, spider):
+        self.kept = []
+        return super().open(spider)
+
+    def enqueue_request(self, request: scrapy.Request) -> bool:
+        if request.url.startswith("data:") or "fails" in request.meta:
+            return super().enqueue_request(request)
+        if not request.dont_filter and self.df.request_seen(request):
+            return False
+        if "stays" in request.meta:
+            self.kept.append(request)
+        return True
+
+
+class NotFound:
+    """Answers every request for the site with 404, without a network."""
+
+    def process_request(self, request: scrapy.Request) -> HtmlResponse | None:
+        if request.url.startswith("data:"):
+            return None
+        return HtmlResponse(request.url, status=404, body=b"<p>Not found</p>", request=request)
+
+
+class Keys(scrapy.Spider):
+    name = "keys"
+    case = ""
+    keys = 0
+    with_suite = False
+
+    async def start(self):
+        if self.case != "start":
+            yield scrapy.Request("data:text/plain,start", dont_filter=True)
+            return
+        async for request in self.all_requests():
+            yield request
+        yield scrapy.Request("data:text/plain,end", callback=self.ignore, dont_filter=True)
+
+    async def parse(self, response):
+        async for request in self.all_requests():
+            yield request
+
+    def ignore(self, response):
+        """Do nothing."""
+
+    async def all_requests(self):
+        self.marks = []
+        for first, last in ((0, WARM_UP_KEYS), (WARM_UP_KEYS, WARM_UP_KEYS + self.keys)):
+            for number in range(first, last):
+                for request in self.requests_of(number):
+                    yield request
+                if not number % AT_A_TIME:
+                    await self.caught_up()
+            await self.caught_up(settle_s=3.0)
+            self.marks.append(resident_bytes())
+
+    def requests_of(self, number: int) -> Iterator[scrapy.Request]:
+        meta = {"stays": True} if self.case == "queued" else {}
+        if self.case == "failing":
+            meta = {"fails": True}
+        yield scrapy.Request(url_of(number), dont_filter=self.case == "start", meta=meta)
+        if self.case == "merged" and self.with_suite:
+            yield scrapy.Request(url_of(number) + "&utm_source=mail")
+
+    async def caught_up(self, settle_s: float = 0.0) -> None:
+        """Let the engine, the ledger and all tasks finish what was yielded so far."""
+        await asyncio.sleep(settle_s)
+        slot = self.crawler.engine._slot
+        while len(slot.inprogress) > 1 or slot.scheduler.has_pending_requests():
+            await asyncio.sleep(0.01)
+
+
+def resident_bytes() -> int:
+    """Return the resident memory, after everything that is free was given back to the system."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def crawl(case: str, keys: int, with_suite: bool) -> int:
+    Keys.case, Keys.keys, Keys.with_suite = case, keys, with_suite
+    spiders = []
+    process = CrawlerProcess({**SETTINGS, **({"ADDONS": ADDONS} if with_suite else {})})
+    crawler = process.create_crawler(Keys)
+    process.crawl(crawler)
+    crawler.signals.connect(lambda spider: spiders.append(spider), scrapy.signals.spider_closed, weak=False)
+    process.start()
+    (spider,) = spiders
+    stats = {name: value for name, value in crawler.stats.get_stats().items() if name.startswith("dedup/")}
+    Path("result.json").write_text(json.dumps({"marks": spider.marks, "stats": stats}, default=str))
+    return 0
+
+
+def start_crawl(folder: Path, case: str, keys: int, side: str) -> subprocess.Popen[bytes]:
+    folder.mkdir(parents=True)
+    command = [sys.executable, str(Path(__file__).absolute()), "--crawl", case, side, "--keys", str(keys)]
+    return subprocess.Popen(command, cwd=folder)
+
+
+def measure(folder: Path, case: str, keys: int) -> dict[str, Any]:
+    """Run both sides of a case at the same time."""
+    processes = {side: start_crawl(folder / case / side, case, keys, side) for side in ("plain", "suite")}
+    for side, process in processes.items():
+        if process.wait():
+            sys.exit(f"the crawl of case {case}, side {side}, ended with exit code {process.returncode}")
+    return {side: json.loads((folder / case / side / "result.json").read_text()) for side in processes}
+
+
+def report(case: str, keys: int, results: dict[str, Any]) -> None:
+    grown = {side: result["marks"][1] - result["marks"][0] for side, result in results.items()}
+    beside = (grown["suite"] - grown["plain"]) / keys
+    verdict = "" if case == "queued" else "ok" if beside <= MAX_BYTES_PER_KEY else "ABOVE THE BOUND"
+    print(
+        f"{case:8} {keys:9,} keys   plain {grown['plain'] / keys:8.1f} bytes a key"
+        f"   suite {grown['suite'] / keys:8.1f}   beside Scrapy's own {beside:8.1f}  {verdict}",
+        flush=True,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--keys", type=int, default=200_000, help="keys after the warm-up (default 200,000)")
+    parser.add_argument("--cases", nargs="+", default=CASES, choices=CASES)
+    parser.add_argument("--crawl", nargs=2, metavar=("CASE", "SIDE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.crawl:
+        case, side = options.crawl
+        return crawl(case, options.keys, side == "suite")
+    with tempfile.TemporaryDirectory() as folder:
+        for case in options.cases:
+            keys = options.keys // (FAILING_SHARE if case == "failing" else 1)
+            report(case, keys, measure(Path(folder), case, keys))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
