@@ -28,7 +28,9 @@ from scrapy_dedup.ledger import schema
 from scrapy_dedup.ledger.lock import TurnLock, network_filesystem
 
 BUSY_TIMEOUT_MS = 30_000
-CHECKPOINT_BYTES = 8_000_000
+CHECKPOINT_BYTES = 32_000_000
+"""Index pages change in many commits; a longer log moves each of them into the file once."""
+
 CONNECT_TIMEOUT_S = 10
 ADVISORY_LOCK = 0x5EDD_1ED6E4  # any constant will do; it names "the writers of this ledger"
 DRAFT_ENDING = ".scrapy-dedup-draft"
@@ -350,7 +352,7 @@ def _connect_writer(path: Path) -> sqlite3.Connection:
         "foreign_keys=ON",
         "wal_autocheckpoint=0",  # checkpoints are ours, in our turn
         "mmap_size=0",
-        "cache_size=-32000",
+        "cache_size=-65536",
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection

@@ -145,7 +145,8 @@ def bench_rate(url: str, pages: int, words: int) -> bool:
         if written == 5_000:
             first_rate = rate
         if written % 50_000 == 0:
-            print(f"  {written:>7} pages: {rate:6.0f} pages/s in the last 5,000", flush=True)
+            print(f"  {written:>7} pages: {rate:6.0f} pages/s in the last 5,000, ", end="")
+            print(f"{cpu / written * 1e6:.0f} us of CPU a page so far", flush=True)
     session.close()
     rate_overall, cpu_us = written / spent, cpu / written * 1e6
     print(f"  {written} pages in {spent:.1f} s: {rate_overall:.0f} pages/s, {cpu_us:.0f} us of CPU a page")
