@@ -16,7 +16,7 @@ from scrapy_dedup.urls import percent
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
-_PLAIN_HOST = re.compile(r"(?:[a-z0-9_-]+\.)*[a-z][a-z_-]*\.?", re.ASCII)
+_PLAIN_HOST = re.compile(r"(?:[A-Za-z0-9_-]+\.)*[A-Za-z][A-Za-z_-]*\.?", re.ASCII)
 _FORBIDDEN_IN_HOST = re.compile(r"[\x00-\x20#/:<>?@\[\\\]^|%\x7f]")
 _ESCAPE_RUN = re.compile("(?:%[0-9A-Fa-f]{2})+")
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]+)(?P<port>:[0-9]*)?", re.ASCII)
@@ -91,7 +91,7 @@ def normal_host(host: str) -> str:
         ValueError: the standard refuses the host.
     """
     if _PLAIN_HOST.fullmatch(host):
-        return host
+        return host.lower()
     if host.startswith("["):
         return f"[{_ipv6(host[1:-1])}]"
     if "%" in host:

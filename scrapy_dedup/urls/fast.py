@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 from scrapy_dedup.urls import names, parameters, paths, percent, query
@@ -134,28 +135,27 @@ class Lane:
 
     def judge(
         self, fates: Iterable[Fate | None], parts: Sequence[str], raw_names: Sequence[str]
-    ) -> tuple[list[int], tuple[Change, ...], str | None]:
-        """Return the places of the parameters that stay, what the rules note, and why the URL is denied, or None."""
-        kept: list[int] = []
+    ) -> tuple[list[bool], tuple[Change, ...], str | None]:
+        """Return which parameters stay, what the rules note, and why the URL is denied, or None."""
+        stays: list[bool] = []
         of_preset: tuple[Change, ...] = ()
         of_host: tuple[Change, ...] = ()
         denied = None
-        for place, fate in enumerate(fates):
+        for fate in fates:
             if fate and fate[-1]:
-                fate = self._fates.of_value(fate[-1], parts[place], _FoldedNames(raw_names))  # noqa: PLW2901
+                fate = self._fates.of_value(fate[-1], parts[len(stays)], _FoldedNames(raw_names))  # noqa: PLW2901
             if fate is None:
-                kept.append(place)
+                stays.append(True)
                 continue
             changes, goes, acts_first, refused, _ = fate
+            stays.append(not goes)
             if acts_first:
                 of_preset += changes
             else:
                 of_host += changes
-            if not goes:
-                kept.append(place)
             if refused:
                 denied = "facet"
-        return kept, of_preset + of_host, denied
+        return stays, of_preset + of_host, denied
 
 
 class _FoldedNames:
@@ -328,14 +328,14 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
                 raw_names = [part.partition("=")[0] for part in parts]
                 fates = list(map(lane.fate_of, raw_names))
                 if any(fates):
-                    kept, hits, rejected = lane.judge(fates, parts, raw_names)
+                    stays, hits, rejected = lane.judge(fates, parts, raw_names)
                     changes += hits
                     denied = denied or rejected
-                    if len(kept) != len(parts):
+                    if False in stays:
                         raw_parts = parts if text == raw_query else raw_query.split("&")
-                        sent_query = "&".join([raw_parts[number] for number in kept])
-                        parts = [parts[number] for number in kept]
-                        raw_names = [raw_names[number] for number in kept]
+                        sent_query = "&".join(compress(raw_parts, stays))
+                        parts = list(compress(parts, stays))
+                        raw_names = list(compress(raw_names, stays))
                         text = "&".join(parts)
                         mark = "?" if text else ""
                 if lane.sorts and raw_names != sorted(raw_names):

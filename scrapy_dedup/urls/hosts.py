@@ -144,8 +144,7 @@ class HostRules:
         self._preset_id = preset_id
         self.default_policy_id = digest_id(preset_id, {})
         self._defaults = defaults
-        self._default_rules = Rules.from_table(defaults)
-        self._rules: dict[str, Rules] = {}
+        self._rules: dict[str, tuple[Rules, str]] = {}
         self._by_host: dict[str, list[tuple[HostPattern, Table]]] = defaultdict(list)
         for text, table in hosts.items():
             pattern = HostPattern.parse(text)
@@ -180,22 +179,20 @@ class HostRules:
         if port is None and self._flag("scheme_alias", hosts):
             scheme, ports = "https", tuple(DEFAULT_PORTS.values())
         table, scopes = self._merged([(host, port) for host in hosts for port in ports])
-        key_host = hosts[0] + host[len(name) :]
-        if not table and not scopes:
-            return Place(scheme, key_host, port, self._default_rules, None, self.default_policy_id)
-        policy_id = digest_id(self._preset_id, {**table, "paths": scopes} if scopes else table)
-        base = {**self._defaults, **table}
-        found = Scopes(base, [_scope(row) for row in scopes]) if scopes else None
-        return Place(scheme, key_host, port, self._rules_of(base), found, policy_id)
+        rules, policy_id = self._rules_of({**table, "paths": scopes} if scopes else table)
+        found = Scopes({**self._defaults, **table}, [_scope(row) for row in scopes]) if scopes else None
+        return Place(scheme, hosts[0] + host[len(name) :], port, rules, found, policy_id)
 
-    def _rules_of(self, table: Table) -> Rules:
-        """Return the rules of a table; equal tables share them, and with them what is remembered about them."""
-        text = canonical_json(table)
-        if text not in self._rules:
+    def _rules_of(self, table: Table) -> tuple[Rules, str]:
+        """Return the rules of a table and their policy id; equal tables share them, and what follows from them."""
+        text = canonical_json(table) if table else ""
+        known = self._rules.get(text)
+        if known is None:
             if len(self._rules) >= _MAX_PLACES:
                 self._rules.clear()
-            self._rules[text] = Rules.from_table(table)
-        return self._rules[text]
+            known = Rules.from_table({**self._defaults, **table}), digest_id(self._preset_id, table)
+            self._rules[text] = known
+        return known
 
     def _flag(self, key: str, hosts: Sequence[str]) -> bool:
         table, _ = self._merged([(host, None) for host in hosts])

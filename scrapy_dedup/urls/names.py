@@ -74,9 +74,9 @@ def is_session(name: str, value: str, names: Container[str]) -> bool:
     >>> is_session("sid", "0123456789abcdef0123456789abcdef", ()), is_session("sid", "4711", ())
     (True, False)
     """
-    name = folded(name)
     if not value:
         return False
+    name = folded(name)
     if name in _SHAPED:
         return _session_shaped(value) is not None
     if name in _PARTNER:
