@@ -25,6 +25,8 @@ ORDERS = [f"/many?{'&'.join(order)}" for order in (
     ("a=1", "b=2", "c=3"), ("a=1", "c=3", "b=2"), ("b=2", "a=1", "c=3"),
     ("b=2", "c=3", "a=1"), ("c=3", "a=1", "b=2"), ("c=3", "b=2", "a=1"),
 )]  # fmt: skip
+# One URL for the server, which never sees a fragment.
+FRAGMENTS = ("/frag#a", "/frag", "/frag#b")
 DISCOVERIES = ("before_the_failure", "after_the_failure", "variant_first")
 
 
@@ -33,10 +35,14 @@ def routes(discovery: str) -> dict[str, object]:
     working = [second for _, second, _ in CASES.values()]
     late = page("late", working)
     made = {
-        "before_the_failure": {"/": page("index", [*failing, *working, *LINKED_ONLY.values(), *ORDERS])},
-        "variant_first": {"/": page("index", [*working, *failing, *LINKED_ONLY.values(), *ORDERS])},
+        "before_the_failure": {
+            "/": page("index", [*failing, *working, *LINKED_ONLY.values(), *ORDERS, *FRAGMENTS])
+        },
+        "variant_first": {
+            "/": page("index", [*working, *failing, *LINKED_ONLY.values(), *ORDERS, *FRAGMENTS])
+        },
         "after_the_failure": {
-            "/": page("index", [*failing, *LINKED_ONLY.values(), *ORDERS, "/wait"]),
+            "/": page("index", [*failing, *LINKED_ONLY.values(), *ORDERS, *FRAGMENTS, "/wait"]),
             "/wait": Reply(page("wait", ["/late"]), delay_s=1.5),
             "/late": late,
         },
@@ -86,6 +92,13 @@ def test_a_key_that_always_fails_costs_at_most_three_further_requests(varied, di
     asked = [target for target in server.site.targets() if target.startswith("/many?")]
     assert 2 <= len(asked) <= 4
     assert len(set(asked)) == len(asked)
+
+
+@pytest.mark.parametrize("discovery", DISCOVERIES)
+def test_a_url_that_differs_by_its_fragment_is_no_other_attempt(varied, discovery):
+    _, server = varied(discovery)
+
+    assert server.site.targets().count("/frag") == 1
 
 
 @pytest.mark.parametrize("discovery", DISCOVERIES)
