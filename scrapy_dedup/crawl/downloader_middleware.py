@@ -101,7 +101,7 @@ class DedupDownloaderMiddleware:
         if len(chain_of(request)) == 1:
             suite.note(request, linked_url(request), key=key, verdict="merged")
         self._note_redirects(request, key)
-        suite.variants.merged(key)
+        suite.variants.merged(key, request)
 
     def _note_redirects(self, request: Request, key: str) -> None:
         for url in chain_of(request)[:-1]:

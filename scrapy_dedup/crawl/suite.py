@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from scrapy_dedup.config import Config
 from scrapy_dedup.content.pool import ExtractionPool
 from scrapy_dedup.crawl import stats as names
+from scrapy_dedup.crawl.digest_table import DigestTable
 from scrapy_dedup.crawl.requests import referrer_of
 from scrapy_dedup.errors import LedgerError
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Recorded, Sighting
@@ -63,7 +64,7 @@ class Suite:
         self.users_fingerprinter: Any = None
         self.decide = functools.lru_cache(RECENT_URLS)(config.policy.decide)
         self.key_of = functools.lru_cache(RECENT_URLS)(self._key_of)
-        self.start_fingerprints: set[bytes] = set()
+        self.start_fingerprints = DigestTable()
         self.pages: Pages
         self.variants: Variants
         self.pool = ExtractionPool(
