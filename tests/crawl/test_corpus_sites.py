@@ -57,7 +57,9 @@ class Crawled:
     def files_seen(self) -> set[Path | None]:
         """Return the files of all pages, and of those that sent the crawl on by a meta refresh."""
         rows = [row for row in self.seen.observations if row.outcome == "fetched"]
-        return {self.file_of(url) for row in rows for url in (row.url, *row.redirect_urls)}
+        urls = {url for row in rows for url in (row.url, *row.redirect_urls)}
+        urls |= {alias.raw_url for alias in self.seen.aliases if alias.verdict == "redirected"}
+        return {self.file_of(url) for url in urls}
 
     def stat(self, name: str) -> int:
         return int(re.search(rf"'{name}': (\d+)", self.log)[1])
