@@ -87,21 +87,31 @@ class Fates(dict[str, "Fate | None"]):
         if name not in self._rules.keep and self._value_matters(name):
             fate: Fate | None = Fate((), goes=False, acts_first=False, refused=False, tested=name)
         else:
-            fate = self._fate(name, None, ())
+            fate = self._fate_under(self._rule(name), name)
         self[raw_name] = fate
         return fate
 
     def of_value(self, name: str, part: str, folded: Container[str]) -> Fate | None:
         """Return what becomes of a parameter whose value matters."""
-        return self._fate(name, query.rule_name(part.partition("=")[2]), folded)
+        value = query.rule_name(part.partition("=")[2])
+        if self._universal and names.is_session(name, value, folded):
+            return self._fate_under("session", name)
+        return self._fate_under(parameters.host_rule(name, value, self._rules), name)
 
     def _value_matters(self, name: str) -> bool:
         if self._universal and names.is_tracking(name):
             return False
         return name in self._rules.values or (self._universal and names.may_be_session(name))
 
-    def _fate(self, name: str, value: str | None, folded: Container[str]) -> Fate | None:
-        rule = self._rule(name, value, folded)
+    def _rule(self, name: str) -> str:
+        """Return the rule that a parameter falls under if no rule names its value, or ""."""
+        if name in self._rules.keep:
+            return ""
+        if self._universal and names.is_tracking(name):
+            return "tracking"
+        return parameters.host_rule(name, None, self._rules)
+
+    def _fate_under(self, rule: str, name: str) -> Fate | None:
         if not rule:
             return None
         fate = self._by_rule.get((name, rule))
@@ -110,13 +120,6 @@ class Fates(dict[str, "Fate | None"]):
             fate = Fate((Change(rule, name),), not refused, rule in parameters.UNIVERSAL, refused, None)
             self._by_rule[name, rule] = fate
         return fate
-
-    def _rule(self, name: str, value: str | None, folded: Container[str]) -> str:
-        """Return the rule that a parameter falls under, or ""; a value of None is one that no rule names."""
-        if name in self._rules.keep:
-            return ""
-        universal = parameters.universal_rule(name, value or "", folded) if self._universal else ""
-        return universal or parameters.host_rule(name, value, self._rules)
 
 
 class Lane:
@@ -248,6 +251,15 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
     is_standard = preset is STANDARD
     make = tuple.__new__
 
+    def spell_query(text: str, illegal: bytes, residue: bytes) -> str:
+        if b"%" in residue:
+            text = percent.decode_unreserved(text)
+        if illegal:
+            text = percent.encode_forbidden(text)
+        if b"'" in residue:
+            text = text.replace("'", "%27")
+        return query.loose(text) if is_standard else text
+
     def by_steps(url: str) -> UrlDecision:
         return decide_by_steps(url, preset, hosts)
 
@@ -281,7 +293,8 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
         # The path.
         path, sent_path = raw_path, raw_path
         if residue:
-            path = percent.decode_unreserved(raw_path)
+            if "%" in raw_path:
+                path = percent.decode_unreserved(raw_path)
             if illegal:
                 path = percent.encode_forbidden(path)
             if path != raw_path:
@@ -312,13 +325,7 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
         text, sent_query = raw_query, raw_query
         if mark:
             if residue:
-                text = percent.decode_unreserved(raw_query)
-                if illegal:
-                    text = percent.encode_forbidden(text)
-                if b"'" in residue:
-                    text = text.replace("'", "%27")
-                if is_standard:
-                    text = query.loose(text)
+                text = spell_query(raw_query, illegal, residue)
                 if text != raw_query:
                     changes += _QUERY_SPELLING
             if lane.reads_query:

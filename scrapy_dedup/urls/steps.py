@@ -28,7 +28,8 @@ from scrapy_dedup.urls.hosts import HostRules, Place, settle_path
 from scrapy_dedup.urls.rules import Rules, Table
 
 _C0_AND_SPACE = "".join(map(chr, range(0x21)))
-_TABS_AND_BREAKS = str.maketrans("", "", "\t\n\r")
+_TABS_AND_BREAKS = re.compile("[\t\n\r]+")
+_SEPARATORS = {chars: re.compile(f"([{chars}])") for chars in ("&", ";", "&;")}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -78,7 +79,7 @@ class Draft:
     host: str = ""
     port: int | None = None
     place: Place = field(init=False)
-    rules: Rules = field(default_factory=Rules)
+    rules: Rules = field(init=False)
     parameters: list[Parameter] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     denied: str | None = None
@@ -127,7 +128,7 @@ def take_apart(url: str, hosts: HostRules) -> Draft:
         UnsupportedScheme: it is not for http or https.
         ValueError: it is no absolute URL.
     """
-    text = url.strip(_C0_AND_SPACE).translate(_TABS_AND_BREAKS)
+    text = _TABS_AND_BREAKS.sub("", url.strip(_C0_AND_SPACE))
     scheme = _SCHEME.match(text)
     if scheme is None:
         msg = "no scheme"
@@ -298,7 +299,7 @@ def split_query(draft: Draft) -> None:
     """Cut the query, as linked and in normal form, at the separators of the host."""
     if draft.query is None or draft.raw_query is None:
         return
-    at = re.compile(f"([{draft.rules.separators}])")
+    at = _SEPARATORS[draft.rules.separators]
     raw = ["", *at.split(draft.raw_query)]
     texts = at.split(draft.query)[::2]
     draft.parameters = [
