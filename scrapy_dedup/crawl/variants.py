@@ -162,5 +162,6 @@ def bytes_of(key: str) -> bytes:
 
 
 def digest_of_url(url: str) -> bytes:
-    """Return what is kept of a URL that was tried."""
-    return hashlib.blake2b(bytes_of(url), digest_size=TRIED_BYTES, person=b"scrapy-dedup-1").digest()
+    """Return what is kept of a URL that was tried; the server never sees its fragment."""
+    sent = url.partition("#")[0]
+    return hashlib.blake2b(bytes_of(sent), digest_size=TRIED_BYTES, person=b"scrapy-dedup-1").digest()
