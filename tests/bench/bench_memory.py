@@ -94,6 +94,7 @@ class Keys(scrapy.Spider):
     name = "keys"
     case = ""
     keys = 0
+    warm_up_keys = 0
     with_suite = False
 
     async def start(self):
@@ -115,7 +116,8 @@ class Keys(scrapy.Spider):
 
     async def all_requests(self):
         self.marks = []
-        for first, last in ((0, WARM_UP_KEYS), (WARM_UP_KEYS, WARM_UP_KEYS + self.keys)):
+        warm_up = self.warm_up_keys
+        for first, last in ((0, warm_up), (warm_up, warm_up + self.keys)):
             for number in range(first, last):
                 for request in self.requests_of(number):
                     yield request
@@ -147,8 +149,9 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def crawl(case: str, keys: int, with_suite: bool) -> int:
-    Keys.case, Keys.keys, Keys.with_suite = case, keys, with_suite
+def crawl(case: str, side: str, keys: int, warm_up_keys: int) -> int:
+    with_suite = side == "suite"
+    Keys.case, Keys.with_suite, Keys.keys, Keys.warm_up_keys = case, with_suite, keys, warm_up_keys
     spiders = []
 
     def remember(spider: scrapy.Spider) -> None:
@@ -165,18 +168,23 @@ def crawl(case: str, keys: int, with_suite: bool) -> int:
     return 0
 
 
-def start_crawl(folder: Path, case: str, keys: int, side: str) -> subprocess.Popen[bytes]:
+def start_crawl(folder: Path, case: str, side: str, arguments: list[str]) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True)
-    command = [sys.executable, str(Path(__file__).absolute()), "--crawl", case, side, "--keys", str(keys)]
+    command = [sys.executable, str(Path(__file__).absolute()), "--crawl", case, side, *arguments]
     return subprocess.Popen(command, cwd=folder)
 
 
-def measure(folder: Path, case: str, keys: int) -> dict[str, Any]:
+def measure(folder: Path, case: str, arguments: list[str]) -> dict[str, Any]:
     """Run both sides of a case at the same time."""
-    processes = {side: start_crawl(folder / case / side, case, keys, side) for side in ("plain", "suite")}
-    for side, process in processes.items():
-        if process.wait():
-            sys.exit(f"the crawl of case {case}, side {side}, ended with exit code {process.returncode}")
+    sides = ("plain", "suite")
+    processes = {side: start_crawl(folder / case / side, case, side, arguments) for side in sides}
+    try:
+        for side, process in processes.items():
+            if process.wait():
+                sys.exit(f"the crawl of case {case}, side {side}, ended with exit code {process.returncode}")
+    finally:
+        for process in processes.values():
+            process.kill()
     return {side: json.loads((folder / case / side / "result.json").read_text()) for side in processes}
 
 
@@ -196,15 +204,16 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--keys", type=int, default=200_000, help="keys after the warm-up (default 200,000)")
+    parser.add_argument("--warm-up", type=int, default=WARM_UP_KEYS, help="keys before (default 20,000)")
     parser.add_argument("--cases", nargs="+", default=CASES, choices=CASES)
     parser.add_argument("--crawl", nargs=2, metavar=("CASE", "SIDE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.crawl:
-        case, side = options.crawl
-        return crawl(case, options.keys, side == "suite")
+        return crawl(*options.crawl, options.keys, options.warm_up)
+    arguments = ["--keys", str(options.keys), "--warm-up", str(options.warm_up)]
     with tempfile.TemporaryDirectory() as folder:
         for case in options.cases:
-            report(case, options.keys, measure(Path(folder), case, options.keys))
+            report(case, options.keys, measure(Path(folder), case, arguments))
     return 0
 
 
