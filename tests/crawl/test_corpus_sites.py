@@ -74,16 +74,19 @@ def file_at(root: Path, path: str) -> Path | None:
 
 def walk(root: Path, starts: list[str]) -> frozenset[Path]:
     """Return the HTML files that links lead to, found without any code of the suite or of Scrapy."""
-    base, found, waiting = "http://site", set(), list(starts)
+    base, found, walked, waiting = "http://site", set(), set(), list(starts)
     while waiting:
         path = waiting.pop()
         file = file_at(root, path)
-        if file is None or file in found or file.suffix != ".html":
+        if file is None or file in walked or file.suffix != ".html":
             continue
-        found.add(file)
+        walked.add(file)
         own = path if not (root / unquote(path).lstrip("/")).is_dir() else path.rstrip("/") + "/"
         document = lxml.html.fromstring(file.read_bytes())
         (given,) = document.xpath("//base/@href")[:1] or [""]
+        refreshes = document.xpath("//meta[@http-equiv='refresh'][not(ancestor::noscript)]")
+        if not refreshes:  # else it only sends on, and where to is for the crawl to judge
+            found.add(file)
         for href in document.xpath("//a/@href | //area/@href"):
             target = urlsplit(urljoin(urljoin(base + own, given), href.strip()))
             if target.netloc == "site":

@@ -122,7 +122,10 @@ def foreign(path):
     database.close()
 
 
-@pytest.mark.parametrize("damage", [corrupt, text_file, torn, foreign])
+@pytest.mark.parametrize(
+    "damage",
+    [corrupt, foreign, *(pytest.param(damage, marks=pytest.mark.slow) for damage in (text_file, torn))],
+)
 def test_a_file_that_is_no_ledger_is_refused_and_left_alone(start, site, tmp_path, damage):
     ledger = tmp_path / "state" / "dedup.db"
     ledger.parent.mkdir()
@@ -253,12 +256,8 @@ class Scheduler(Base):
     [
         {"DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter"},
         {"SCHEDULER": "scrapy_redis.scheduler.Scheduler"},
-        {
-            "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
-            "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
-        },
     ],
-    ids=["dupefilter", "scheduler", "both"],
+    ids=["dupefilter", "scheduler"],
 )
 def test_a_scheduler_or_dupefilter_with_a_fingerprint_of_its_own_is_named(start, site, settings):
     exit_code, log = start(settings, FAKE_REDIS)
