@@ -1,16 +1,16 @@
-"""What a crawl with the suite costs, beside a pipeline with trafilatura: ``python tests/bench/bench_crawl.py``.
+"""What a crawl costs beside a pipeline that calls trafilatura: ``python tests/bench/bench_crawl.py``.
 
 A server process serves article pages: the 181 real ones of ``SCRAPY_DEDUP_CORPUS``, or generated ones without
 it. Each crawl is a process of its own with the same spider, settings and URLs; each round asks for the pages
-under other URLs, with bytes that differ. "plain" extracts Markdown with metadata in ``process_item`` and writes
-it to a JSON Lines feed; "suite" is one line in ADDONS. CPU is that of the crawl's own process with all its
-threads, from the first response to the end of the work, for each page. Total CPU and wall time are also given
-with the start and with all child processes.
+under other URLs, with bytes that differ. "plain" extracts Markdown with metadata in ``process_item`` and
+writes it to a JSON Lines feed; "suite" is one line in ADDONS. CPU is that of the crawl's own process with all
+its threads, from the first response to the end of the work, for each page. Total CPU and wall time are also
+given with the start and with all child processes.
 
-A last crawl of the suite asks for every page at two URLs, to see that equal payloads are extracted once. It also
-measures each callback of the event loop after the first 20 pages, in thread time less that of Python's garbage
-collector, which runs whenever it likes; that slows a crawl, so it is not done while the sides are compared. A
-section is ours when a frame of the package was on the stack while it ran.
+A last crawl of the suite asks for every page at two URLs, to see that equal payloads are extracted once. It
+also measures each callback of the event loop after the first 20 pages, in thread time less that of Python's
+garbage collector, which runs whenever it likes; that slows a crawl, so it is not done while the sides are
+compared. A section is ours when a frame of the package was on the stack while it ran.
 
 The ratios of one run are what counts; the exit code is 1 only when a page is missing or extracted twice.
 """
