@@ -21,7 +21,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import compress
-from typing import NamedTuple
+from operator import not_
+from typing import NamedTuple, TypeVar
 
 from scrapy_dedup.urls import names, parameters, paths, percent, query
 from scrapy_dedup.urls.decision import Change, UrlDecision, Verdict
@@ -35,6 +36,8 @@ PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&*
 _LEGAL = b"%;'([]"
 """What else may stand raw; any other character has to be encoded, or to be parsed with care."""
 _needs_care = re.compile(r"[\\\t\n\r]|[\x00-\x20]\Z").search
+
+_Value = TypeVar("_Value")
 
 _MAX_AUTHORITIES = 16_384
 _MAX_AUTHORITY_LENGTH = 300
@@ -52,78 +55,27 @@ _SLASH = (Change("trailing_slash"),)
 _QUERY_ORDER = (Change("query_order"),)
 
 
-class Fate(NamedTuple):
-    """What becomes of a parameter that some rule is about.
+class _Memo(dict[str, _Value]):
+    """Answers about names of parameters, worked out once for each spelling; bounded by forgetting all."""
 
-    Attributes:
-        changes: what the rule notes.
-        goes: whether the parameter is left out.
-        acts_first: whether it is a rule of the preset, which acts before those of the host.
-        refused: whether the URL is denied for it.
-        tested: the name, if all this depends on the value and has to be asked again with it; else None.
-    """
-
-    changes: tuple[Change, ...]
-    goes: bool
-    acts_first: bool
-    refused: bool
-    tested: str | None
-
-
-class Fates(dict[str, "Fate | None"]):
-    """What becomes of the parameters of each name, for one set of rules; None for a name that no rule is about."""
-
-    def __init__(self, rules: Rules, *, universal: bool) -> None:
+    def __init__(self, answer: Callable[[str], _Value]) -> None:
         super().__init__()
-        self._rules = rules
-        self._universal = universal
-        self._by_rule: dict[tuple[str, str], Fate] = {}
+        self._answer = answer
 
-    def __missing__(self, raw_name: str) -> Fate | None:
+    def __missing__(self, raw_name: str) -> _Value:
         if len(self) >= _MAX_NAMES:
             self.clear()
-            self._by_rule.clear()
-        name = query.rule_name(raw_name)
-        if name not in self._rules.keep and self._value_matters(name):
-            fate: Fate | None = Fate((), goes=False, acts_first=False, refused=False, tested=name)
-        else:
-            fate = self._fate_under(self._rule(name), name)
-        self[raw_name] = fate
-        return fate
-
-    def of_value(self, name: str, part: str, folded: Container[str]) -> Fate | None:
-        """Return what becomes of a parameter whose value matters."""
-        value = query.rule_name(part.partition("=")[2])
-        if self._universal and names.is_session(name, value, folded):
-            return self._fate_under("session", name)
-        return self._fate_under(parameters.host_rule(name, value, self._rules), name)
-
-    def _value_matters(self, name: str) -> bool:
-        if self._universal and names.is_tracking(name):
-            return False
-        return name in self._rules.values or (self._universal and names.may_be_session(name))
-
-    def _rule(self, name: str) -> str:
-        """Return the rule that a parameter falls under if no rule names its value, or ""."""
-        if name in self._rules.keep:
-            return ""
-        if self._universal and names.is_tracking(name):
-            return "tracking"
-        return parameters.host_rule(name, None, self._rules)
-
-    def _fate_under(self, rule: str, name: str) -> Fate | None:
-        if not rule:
-            return None
-        fate = self._by_rule.get((name, rule))
-        if fate is None:
-            refused = rule == "facet" and self._rules.on_disallowed == "reject"
-            fate = Fate((Change(rule, name),), not refused, rule in parameters.UNIVERSAL, refused, None)
-            self._by_rule[name, rule] = fate
-        return fate
+        value = self[raw_name] = self._answer(query.rule_name(raw_name))
+        return value
 
 
 class Lane:
-    """The rules of one place, and what follows from them for the names of parameters."""
+    """The rules of one place, and what follows from them for the names of parameters.
+
+    Attributes:
+        stays: by raw name, whether a parameter stays; None where it takes `look_closer` to know.
+        change: by raw name, what is noted for a parameter that does not stay.
+    """
 
     def __init__(self, rules: Rules, preset: Preset) -> None:
         self.rules = rules
@@ -133,32 +85,54 @@ class Lane:
         self.drops_anchors = rules.fragment in ("drop", "routes")
         self.reads_query = self.sorts or rules.limits_parameters
         self.splits_at_semicolon = ";" in rules.separators
-        self._fates = Fates(rules, universal=self.sorts)
-        self.fate_of = self._fates.__getitem__
+        self.stays = _Memo(self._stays).__getitem__
+        self.change = _Memo(lambda name: Change(self._rule(name), name)).__getitem__
 
-    def judge(
-        self, fates: Iterable[Fate | None], parts: Sequence[str], raw_names: Sequence[str]
-    ) -> tuple[list[bool], tuple[Change, ...], str | None]:
-        """Return which parameters stay, what the rules note, and why the URL is denied, or None."""
-        stays: list[bool] = []
-        of_preset: tuple[Change, ...] = ()
-        of_host: tuple[Change, ...] = ()
+    def _stays(self, name: str) -> bool | None:
+        rule = self._rule(name)
+        if parameters.refuses(rule, self.rules) or (rule != "tracking" and self._value_matters(name)):
+            return None
+        return not rule
+
+    def _value_matters(self, name: str) -> bool:
+        return name not in self.rules.keep and (
+            name in self.rules.values or (self.sorts and names.may_be_session(name))
+        )
+
+    def _rule(self, name: str, value: str | None = None, folded: Container[str] = ()) -> str:
+        """Return the rule that a parameter falls under, or ""; a value of None is one that no rule names."""
+        if name in self.rules.keep:
+            return ""
+        universal = parameters.universal_rule(name, value or "", folded) if self.sorts else ""
+        return universal or parameters.host_rule(name, value, self.rules)
+
+    def look_closer(
+        self, stays: Iterable[bool | None], parts: Sequence[str], raw_names: Sequence[str]
+    ) -> tuple[list[bool | None], tuple[Change, ...], str | None]:
+        """Look at the values where they matter.
+
+        Returns:
+            Which parameters stay, what is noted for the others, and why the URL is denied, or None.
+        """
+        known: list[bool | None] = []
+        changes: list[Change] = []
         denied = None
-        for fate in fates:
-            if fate and fate[-1]:
-                fate = self._fates.of_value(fate[-1], parts[len(stays)], _FoldedNames(raw_names))  # noqa: PLW2901
-            if fate is None:
-                stays.append(True)
+        folded = _FoldedNames(raw_names)
+        for stay, part, raw_name in zip(stays, parts, raw_names, strict=True):
+            if stay is not None:
+                known.append(stay)
+                if not stay:
+                    changes.append(self.change(raw_name))
                 continue
-            changes, goes, acts_first, refused, _ = fate
-            stays.append(not goes)
-            if acts_first:
-                of_preset += changes
-            else:
-                of_host += changes
+            name = query.rule_name(raw_name)
+            rule = self._rule(name, query.rule_name(part[len(raw_name) + 1 :]), folded)
+            refused = parameters.refuses(rule, self.rules)
+            known.append(not rule or refused)
+            if rule:
+                changes.append(Change(rule, name))
             if refused:
-                denied = "facet"
-        return stays, of_preset + of_host, denied
+                denied = rule
+        return known, tuple(changes), denied
 
 
 class _FoldedNames:
@@ -189,6 +163,14 @@ class Site(NamedTuple):
     lane: Lane
     place: Place | None
     policy_id: str
+
+
+def _sorted_parts(parts: Sequence[str], raw_names: Sequence[str], ordered: Sequence[str]) -> Iterable[str]:
+    """Return the parts in the order of their names; equal names keep their order."""
+    by_name = dict(zip(raw_names, parts, strict=True))
+    if len(by_name) == len(parts):
+        return map(by_name.__getitem__, ordered)
+    return [parts[place] for place in sorted(range(len(parts)), key=raw_names.__getitem__)]
 
 
 class Memory:
@@ -333,23 +315,26 @@ def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecis
                 if "" in parts or lane.splits_at_semicolon or len(text) > _MAX_QUERY_LENGTH:
                     return by_steps(url)
                 raw_names = [part.partition("=")[0] for part in parts]
-                fates = list(map(lane.fate_of, raw_names))
-                if any(fates):
-                    stays, hits, rejected = lane.judge(fates, parts, raw_names)
-                    changes += hits
-                    denied = denied or rejected
-                    if False in stays:
+                stays = list(map(lane.stays, raw_names))
+                if not all(stays):
+                    if None in stays:
+                        stays, hits, rejected = lane.look_closer(stays, parts, raw_names)
+                        changes += hits
+                        denied = denied or rejected
+                    else:
+                        changes += tuple(map(lane.change, compress(raw_names, map(not_, stays))))
+                    if not all(stays):
                         raw_parts = parts if text == raw_query else raw_query.split("&")
                         sent_query = "&".join(compress(raw_parts, stays))
                         parts = list(compress(parts, stays))
                         raw_names = list(compress(raw_names, stays))
                         text = "&".join(parts)
                         mark = "?" if text else ""
-                if lane.sorts and raw_names != sorted(raw_names):
-                    text = "&".join(
-                        [parts[number] for number in sorted(range(len(parts)), key=raw_names.__getitem__)]
-                    )
-                    changes += _QUERY_ORDER
+                if lane.sorts and len(parts) > 1:
+                    ordered = sorted(raw_names)
+                    if ordered != raw_names:
+                        text = "&".join(_sorted_parts(parts, raw_names, ordered))
+                        changes += _QUERY_ORDER
             elif not raw_query or lane.splits_at_semicolon:
                 return by_steps(url)
 

@@ -7,9 +7,6 @@ from collections.abc import Container
 from scrapy_dedup.urls import names
 from scrapy_dedup.urls.rules import Rules
 
-UNIVERSAL = frozenset(("tracking", "session"))
-"""The rules of the `standard` preset; they act before those of a host."""
-
 
 def universal_rule(name: str, value: str, folded_names: Container[str]) -> str:
     """Return the rule of the `standard` preset for a parameter: tracking, session, or none ("")."""
@@ -32,3 +29,8 @@ def host_rule(name: str, value: str | None, rules: Rules) -> str:
 def is_allowed(name: str, rules: Rules) -> bool:
     """Tell whether an allowlist lets a parameter pass; pagination passes unless it is forced out."""
     return name in (rules.allow or ()) or (names.is_protected(name) and name not in rules.force)
+
+
+def refuses(rule: str, rules: Rules) -> bool:
+    """Tell whether a parameter that falls under a rule is no reason to cut it out, but to deny the URL."""
+    return rule == "facet" and rules.on_disallowed == "reject"

@@ -310,33 +310,28 @@ def split_query(draft: Draft) -> None:
         draft.note("separators")
 
 
-def universal_parameters(draft: Draft) -> None:
-    """Leave out tracking and session parameters, in the key and in what is sent."""
+def universal_and_host_parameters(draft: Draft) -> None:
+    """Leave out tracking and session parameters, in the key and in what is sent; then as `host_parameters`."""
     folded = {names.folded(parameter.name) for parameter in draft.parameters}
     for parameter in draft.parameters:
-        if parameter.name not in draft.rules.keep:
-            _drop(draft, parameter, parameters.universal_rule(parameter.name, parameter.value, folded))
+        rule = parameters.universal_rule(parameter.name, parameter.value, folded)
+        _judge(draft, parameter, rule or parameters.host_rule(parameter.name, parameter.value, draft.rules))
 
 
 def host_parameters(draft: Draft) -> None:
-    """Leave out what the host's rules name, and deny or leave out what its allowlist does not hold."""
-    if not draft.rules.limits_parameters:
-        return
+    """Leave out what the host's rules name, and leave out or refuse what its allowlist does not hold."""
     for parameter in draft.parameters:
-        if parameter.dropped or not parameter.text or parameter.name in draft.rules.keep:
-            continue
-        rule = parameters.host_rule(parameter.name, parameter.value, draft.rules)
-        if rule == "facet" and draft.rules.on_disallowed == "reject":
-            draft.denied = draft.denied or "facet"
-            draft.note(rule, parameter.name)
-        else:
-            _drop(draft, parameter, rule)
+        _judge(draft, parameter, parameters.host_rule(parameter.name, parameter.value, draft.rules))
 
 
-def _drop(draft: Draft, parameter: Parameter, rule: str) -> None:
-    if rule:
+def _judge(draft: Draft, parameter: Parameter, rule: str) -> None:
+    if not rule or not parameter.text or parameter.name in draft.rules.keep:
+        return
+    draft.note(rule, parameter.name)
+    if parameters.refuses(rule, draft.rules):
+        draft.denied = draft.denied or rule
+    else:
         parameter.dropped = True
-        draft.note(rule, parameter.name)
 
 
 def cut_query(draft: Draft) -> None:
@@ -447,8 +442,7 @@ STANDARD = Preset(
         query_octets,
         query_spelling,
         split_query,
-        universal_parameters,
-        host_parameters,
+        universal_and_host_parameters,
         cut_query,
         empty_parameters,
         query_order,
