@@ -76,7 +76,9 @@ def test_layers_before_the_ledger_touch_no_database_socket_or_process(layer):
 
 
 def test_every_layer_is_listed():
-    found = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    found = {
+        path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
     assert found - {"__init__"} == set(LAYERS)
 
 

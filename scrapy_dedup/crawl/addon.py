@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,9 +80,17 @@ class Addon:
             # Ours has to win over the class it wraps, wherever that was set.
             settings.getpriority("REQUEST_FINGERPRINTER_CLASS") or 0,
         )
+        calm_libraries()
         for name, component, order in COMPONENTS:
             settings.setdefault_in_component_priority_dict(name, component, order)
         add_feeds(settings)
+
+
+def calm_libraries() -> None:
+    """Keep Alembic from listing its own parts in the log of each crawl, unless the user gave it a level."""
+    alembic = logging.getLogger("alembic")
+    if alembic.level == logging.NOTSET:
+        alembic.setLevel(logging.WARNING)
 
 
 def read_config(settings: BaseSettings) -> Config:
