@@ -8,7 +8,7 @@ that are absent from the main text. What changes at every visit (`_VOLATILE`) do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import lxml.etree
@@ -76,8 +76,7 @@ def blocks(root: Element) -> Iterator[Block]:
 
 def residual_digest(found: Iterable[Block], main: str) -> str | None:
     """Return the digest of the prose that the main text lacks; None says that it lacks none."""
-    said = f" {' '.join(comparable(main))} "
-    lacking = [block.text for block in found if is_prose(block) and not _is_in(block.text, said)]
+    lacking = _lacking([block.text for block in found if is_prose(block)], comparable(main))
     if not lacking:
         return None
     steady = "\n".join(" ".join(comparable(_without_volatile(text))) for text in lacking)
@@ -143,8 +142,26 @@ def _is_word(token: str) -> bool:
     return token not in _CALENDAR and not any(map(str.isdigit, token))
 
 
-def _is_in(text: str, said: str) -> bool:
-    return f" {' '.join(comparable(text))} " in said
+def _lacking(texts: Sequence[str], said: Sequence[str]) -> list[str]:
+    """Return the pieces of prose whose words do not stand in a row among the words of the main text.
+
+    Where each can begin is found in one pass over the main text; to search it for each piece would take a
+    minute on a page of three megabytes.
+    """
+    sought = [comparable(text) for text in texts]
+    heads = {tuple(words[:PROSE_WORDS]) for words in sought}
+    places: dict[tuple[str, ...], list[int]] = {}
+    for place in range(len(said) - PROSE_WORDS + 1):
+        head = tuple(said[place : place + PROSE_WORDS])
+        if head in heads:
+            places.setdefault(head, []).append(place)
+    return [
+        text
+        for text, words in zip(texts, sought, strict=True)
+        if not any(
+            said[place : place + len(words)] == words for place in places.get(tuple(words[:PROSE_WORDS]), ())
+        )
+    ]
 
 
 def _is_outside(element: Element) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from scrapy_dedup.content.blocks import blocks, residual_digest
+from scrapy_dedup.content.blocks import Block, blocks, residual_digest
 from scrapy_dedup.content.page import parse, prepare
 
 MAIN = "The bridge is open again."
@@ -55,6 +57,21 @@ def test_a_number_in_prose_makes_a_difference():
 )
 def test_what_is_no_residual_prose(body):
     assert residual(body) is None
+
+
+def test_prose_of_a_page_of_megabytes_is_looked_up_in_one_pass():
+    """Beside 20,000 paragraphs a search for each would take half a minute, and the page its time limit."""
+    texts = [
+        f"Paragraph {number} of the handbook says what the one before left out." for number in range(20_000)
+    ]
+    found = [Block("p", text, text) for text in [*texts, PROSE]]
+    started = time.process_time()
+    assert residual_digest(found, " ".join(texts)) == residual(f"<p>{PROSE}</p>")
+    assert time.process_time() - started < 8
+
+
+def test_prose_with_another_end_is_not_in_the_text():
+    assert residual(f"<p>{PROSE} Not today.</p>", main=f"{MAIN} {PROSE} Not tomorrow.") is not None
 
 
 def test_invisible_characters_and_markup_do_not_hide_that_the_text_has_it():
