@@ -44,12 +44,15 @@ class ExtractOptions:
     max_input_bytes: int = 3_000_000
 
     def __post_init__(self) -> None:
-        if self.format not in {"markdown", "txt"}:
+        if self.format not in ("markdown", "txt"):
             raise ValueError(f"format is {self.format!r}; use 'markdown' or 'txt'")
-        if self.focus not in {"balanced", "precision", "recall"}:
+        if self.focus not in ("balanced", "precision", "recall"):
             raise ValueError(f"focus is {self.focus!r}; use 'balanced', 'precision' or 'recall'")
-        if self.max_input_bytes < 1:
-            raise ValueError(f"max_input_bytes is {self.max_input_bytes}; use a positive number")
+        for name in ("include_comments", "include_tables", "include_links"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; use True or False")
+        if type(self.max_input_bytes) is not int or self.max_input_bytes < 1:
+            raise ValueError(f"max_input_bytes is {self.max_input_bytes!r}; use a positive whole number")
 
     @property
     def extractor_id(self) -> str:

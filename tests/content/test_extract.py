@@ -203,7 +203,18 @@ def test_another_option_is_another_extractor():
     assert ExtractOptions().extractor_id.startswith("trafilatura-")
 
 
-@pytest.mark.parametrize("wrong", [{"format": "html"}, {"focus": "best"}, {"max_input_bytes": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"format": "html"},
+        {"format": ["markdown"]},
+        {"focus": "best"},
+        {"max_input_bytes": 0},
+        {"max_input_bytes": "3000000"},
+        {"max_input_bytes": True},
+        {"include_tables": "no"},
+    ],
+)
 def test_wrong_options_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         ExtractOptions(**wrong)
