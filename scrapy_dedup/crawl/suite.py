@@ -13,7 +13,6 @@ import logging
 import secrets
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from scrapy_dedup.config import Config
 from scrapy_dedup.content.pool import ExtractionPool
@@ -40,7 +39,8 @@ RECENT_URLS = 4096
 
 LEDGER_FAILED = "dedup_ledger_failed"
 
-_suites: WeakKeyDictionary[Crawler, Suite] = WeakKeyDictionary()
+# The attribute of a crawler that holds its suite: the two refer to each other and end together.
+_OF_CRAWLER = "_scrapy_dedup_suite"
 
 
 class Suite:
@@ -79,7 +79,7 @@ class Suite:
 
     def attach(self) -> None:
         """Make this the shared state of its crawler."""
-        _suites[self.crawler] = self
+        vars(self.crawler)[_OF_CRAWLER] = self
 
     @classmethod
     def of(cls, crawler: Crawler) -> Suite:
@@ -88,10 +88,10 @@ class Suite:
         Raises:
             RuntimeError: when the add-on did not run for it.
         """
-        try:
-            return _suites[crawler]
-        except KeyError:
-            raise RuntimeError('the suite is enabled by ADDONS = {"scrapy_dedup.Addon": 500} only') from None
+        suite: Suite | None = vars(crawler).get(_OF_CRAWLER)
+        if suite is None:
+            raise RuntimeError('the suite is enabled by ADDONS = {"scrapy_dedup.Addon": 500} only')
+        return suite
 
     @property
     def stats(self) -> StatsCollector:
@@ -254,7 +254,7 @@ class Suite:
             self.fail(error)
         elif error is not None:
             logger.error("Error in background work", exc_info=error, extra={"spider": self.crawler.spider})
-            self.stats.inc_value("dedup/errors")
+            self.stats.inc_value(names.ERRORS)
 
     async def guard(self, work: Coroutine[Any, Any, Any]) -> None:
         """Wait for work that records; a ledger that fails closes the crawl."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from scrapy import Request, Spider
 from scrapy.settings import Settings
@@ -191,3 +194,9 @@ def test_making_a_crawler_creates_no_file(crawler, tmp_path):
     crawler()
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_crawler_that_nobody_needs_any_more_is_freed(crawler):
+    gone = weakref.ref(crawler())
+    gc.collect()
+    assert gone() is None
