@@ -2,18 +2,18 @@
 
 Four things make the difference:
 
-- **Authorities are remembered.** ``https://Shop.example:443`` is parsed, and its rules are looked up, once for
-  each spelling. IDN, ports, aliases and 400 host rules cost nothing for the second link of a host.
+- **Authorities are remembered.** ``https://Shop.example:443`` is parsed, and its rules are looked up, once
+  for each spelling. IDN, ports, aliases and 400 host rules cost nothing for the second link of a host.
 - **Whether anything has to be normalised is asked once**, of the whole rest of the URL, in C:
-  ``bytes.translate(None, PLAIN)`` deletes the characters that need no attention, and the residue of most URLs
-  is empty.
-- **Names of parameters are remembered**: which rule says what of a name is found out once for each set of rules.
-  Most names have no fate, and a query without one is only sorted. Shapes of whole queries were remembered
-  instead once; shops shuffle their facets, so most shapes were new.
+  ``bytes.translate(None, PLAIN)`` deletes the characters that need no attention, and the residue of most
+  URLs is empty.
+- **Names of parameters are remembered**: whether one stays is worked out once for each set of rules, and the
+  loops over parameters run in C. To remember shapes of whole queries does not pay: shops shuffle their
+  facets, so most shapes are new.
 - **Nothing is built that is there already**: an unchanged URL is its own key and its own fetch_url.
 
-What does not fit (whitespace around, backslashes, empty parameters, long queries) goes to the steps. No decision
-about a whole URL is remembered, and what is remembered is bounded.
+What does not fit (whitespace around, backslashes, empty parameters, long queries) goes to the steps. No
+decision about a whole URL is remembered, and what is remembered is bounded.
 """
 
 from __future__ import annotations
@@ -226,7 +226,9 @@ class Memory:
         return Site(draft.base, changes, draft.denied, lane, None if plain_path else place, place.policy_id)
 
 
-def compile_policy(preset: Preset, hosts: HostRules) -> Callable[[str], UrlDecision]:
+def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
+    preset: Preset, hosts: HostRules
+) -> Callable[[str], UrlDecision]:
     """Return the function that decides about URLs under a preset and rules for hosts; it never raises."""
     memory = Memory(preset, hosts)
     known_site, site_of, lane_of = memory.sites.get, memory.site, memory.lane

@@ -1,4 +1,4 @@
-"""The fragment of a URL: never sent (RFC 3986 3.5), but sometimes the address of a view that a script builds."""
+"""The fragment of a URL: never sent (RFC 3986 3.5), but sometimes the address of a view made by a script."""
 
 from __future__ import annotations
 

@@ -150,13 +150,7 @@ class HostRules:
             pattern = HostPattern.parse(text)
             self._by_host[pattern.host].append((pattern, table))
         for rows in self._by_host.values():
-            rows.sort(
-                key=lambda row: (
-                    row[0].covers_host,
-                    row[0].covers_subdomains is False,
-                    row[0].port is not None,
-                )
-            )
+            rows.sort(key=_width)
         self._places: dict[tuple[str, str, int | None], Place] = {}
 
     def place(self, scheme: str, host: str, port: int | None) -> Place:
@@ -184,7 +178,7 @@ class HostRules:
         return Place(scheme, hosts[0] + host[len(name) :], port, rules, found, policy_id)
 
     def _rules_of(self, table: Table) -> tuple[Rules, str]:
-        """Return the rules of a table and their policy id; equal tables share them, and what follows from them."""
+        """Return the rules of a table and their policy id; equal tables share them."""
         text = canonical_json(table) if table else ""
         known = self._rules.get(text)
         if known is None:
@@ -219,6 +213,13 @@ class HostRules:
                     pattern.covers_host if exact else pattern.covers_subdomains
                 ):
                     yield table
+
+
+def _width(row: tuple[HostPattern, Table]) -> tuple[bool, bool, bool]:
+    """Sort ``.h`` before ``*.h`` before ``h``, and each before the same with a port."""
+    pattern, _ = row
+    covers_both = pattern.covers_host and pattern.covers_subdomains
+    return not covers_both, pattern.covers_host, pattern.port is not None
 
 
 def _scope(table: Table) -> PathScope:

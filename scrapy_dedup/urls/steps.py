@@ -311,7 +311,7 @@ def split_query(draft: Draft) -> None:
 
 
 def universal_and_host_parameters(draft: Draft) -> None:
-    """Leave out tracking and session parameters, in the key and in what is sent; then as `host_parameters`."""
+    """Leave out tracking and session parameters too, in the key and in what is sent."""
     folded = {names.folded(parameter.name) for parameter in draft.parameters}
     for parameter in draft.parameters:
         rule = parameters.universal_rule(parameter.name, parameter.value, folded)

@@ -1,8 +1,9 @@
 """Policy speed against w3lib and courlan: ``python tests/bench/bench_urls.py``.
 
-All candidates see the same fresh URLs: each repetition generates its own, so that remembering whole URLs would not help.
-They take turns in chunks of 1,000, so that a slow moment of the machine meets all of them; process CPU time is counted,
-and the best of three repetitions is kept. The ratios of one run are what counts; microseconds differ between machines.
+All candidates see the same fresh URLs: each repetition generates its own, so that remembering whole URLs
+would not help. They take turns in chunks of 1,000, so that a slow moment of the machine meets all of them;
+process CPU time is counted, and the best of three repetitions is kept. The ratios of one run are what counts;
+microseconds differ between machines.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ def distinct(make: Callable[[], str], count: int) -> list[str]:
 
 
 def host_rules(hosts: Iterable[str]) -> dict[str, dict[str, object]]:
-    """Return 400 host rules of which half match: one for each of 200 hosts, and 200 for hosts that never come."""
+    """Return 400 host rules: one for each of 200 hosts, and 200 for hosts that never come."""
     kinds: list[dict[str, object]] = [
         {"drop": ["sort", "brand"]},
         {"allow": ["id", "q", "t", "f", "title"]},
