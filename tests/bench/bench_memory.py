@@ -19,6 +19,7 @@ uncertain, so a short run says little. The exit code is 0 whatever the numbers a
 
 from __future__ import annotations
 
+import _sqlite3
 import argparse
 import asyncio
 import ctypes
@@ -124,7 +125,7 @@ class Keys(scrapy.Spider):
                 if not number % AT_A_TIME:
                     await self.caught_up()
             await self.caught_up(settle_s=3.0)
-            self.marks.append(resident_bytes())
+            self.marks.append([resident_bytes(), sqlite_bytes()])
 
     def requests_of(self, number: int) -> Iterator[scrapy.Request]:
         meta = {"stays": True} if self.case == "queued" else {}
@@ -147,6 +148,13 @@ def resident_bytes() -> int:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def sqlite_bytes() -> int:
+    """Return what SQLite holds, nearly all of it pages of the ledger."""
+    used = ctypes.CDLL(_sqlite3.__file__).sqlite3_memory_used
+    used.restype = ctypes.c_int64
+    return used()
 
 
 def crawl(case: str, side: str, keys: int, warm_up_keys: int) -> int:
@@ -189,12 +197,17 @@ def measure(folder: Path, case: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def report(case: str, keys: int, results: dict[str, Any]) -> None:
-    grown = {side: result["marks"][1] - result["marks"][0] for side, result in results.items()}
+    grown, sqlite = {}, {}
+    for side, result in results.items():
+        (resident, held), (resident_after, held_after) = result["marks"]
+        sqlite[side] = held_after - held
+        grown[side] = resident_after - resident - sqlite[side]
     beside = (grown["suite"] - grown["plain"]) / keys
     verdict = "" if case == "queued" else "ok" if beside <= MAX_BYTES_PER_KEY else "ABOVE THE BOUND"
     print(
         f"{case:8} {keys:9,} keys   plain {grown['plain'] / keys:8.1f} bytes a key"
-        f"   suite {grown['suite'] / keys:8.1f}   beside Scrapy's own {beside:8.1f}  {verdict}",
+        f"   suite {grown['suite'] / keys:8.1f}   beside Scrapy's own {beside:8.1f}  {verdict}"
+        f"   (SQLite's cache grew by {sqlite['suite'] / 1e6:.1f} MB)",
         flush=True,
     )
 
