@@ -8,10 +8,9 @@ from scrapy_dedup.content.digest import normalized_digest, sha256_id, text_diges
 from scrapy_dedup.content.extraction import Extraction, ExtractOptions, PageMetadata, Payload
 from scrapy_dedup.content.normalise import is_well_formed, normalized
 from scrapy_dedup.content.pool import ExtractionPool
-from scrapy_dedup.content.validity import Expectation, Judgement, ResponseFacts, is_html, judge
+from scrapy_dedup.content.validity import Judgement, ResponseFacts, is_html, judge
 
 __all__ = [
-    "Expectation",
     "ExtractOptions",
     "Extraction",
     "ExtractionPool",

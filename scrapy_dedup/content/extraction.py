@@ -19,6 +19,9 @@ OUR_STEPS = "page-1"
 
 _LIBRARIES = ("trafilatura", "lxml", "resiliparse")
 
+# Failures that say more about the moment than about the page; another attempt may not have them.
+PASSING_FAILURES = frozenset({"time_limit", "worker_died"})
+
 Format = Literal["markdown", "txt"]
 Focus = Literal["balanced", "precision", "recall"]
 

@@ -24,7 +24,14 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from scrapy_dedup.content.digest import sha256_id
-from scrapy_dedup.content.extraction import Extraction, ExtractOptions, Payload, Reply, Request
+from scrapy_dedup.content.extraction import (
+    PASSING_FAILURES,
+    Extraction,
+    ExtractOptions,
+    Payload,
+    Reply,
+    Request,
+)
 from scrapy_dedup.errors import DedupError
 
 # Hashing more than this takes the event loop's thread longer than handing the body over.
@@ -35,9 +42,6 @@ RETIRE_ABOVE_KB = 700_000
 
 # The first worker waits for the nursery to load the extractors, on a busy machine from a cold disk.
 START_TIMEOUT_S = 120.0
-
-# Failures that another attempt may not have; they are not cached.
-PASSING_FAILURES = frozenset({"time_limit", "worker_died"})
 
 # The child gets the import path of this process, so that it finds what this process found, and no main
 # script.

@@ -9,16 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scrapy_dedup.content.extraction import Extraction
+from scrapy_dedup.content.extraction import PASSING_FAILURES, Extraction
 from scrapy_dedup.records import Recovery, Validity
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """What a spider knows that a real page must hold: some text, a match of a CSS selector, or both."""
-
-    text: str | None = None
-    css: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +23,7 @@ class ResponseFacts:
         payload_bytes: length of the body.
         supported: whether the body is of a type that can be extracted (see `is_html`).
         extraction: what extraction gave; None when it was not tried.
-        unmet_expectation: the part of the spider's `Expectation` that the page lacks, in words.
+        unmet_expectation: what the page lacks of what its spider expects, in words.
         declared_valid: the spider's own verdict; None when it gave none.
         declared_reason: the spider's reason for it.
     """
@@ -62,9 +54,6 @@ VALID = Judgement(Validity.VALID, None, Recovery.NONE)
 # Statuses that can pass by themselves: too early, rate limits, time-outs, faults of the server.
 _RETRY_STATUSES = frozenset({408, 425, 429})
 _AUTHENTICATE_STATUSES = frozenset({401, 403, 407})
-
-# Failures that say more about the moment than about the page.
-_PASSING_FAILURES = frozenset({"time_limit", "worker_died"})
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 # Servers send these for want of a better word, so the first bytes decide.
@@ -147,7 +136,7 @@ def _extraction(facts: ResponseFacts) -> Judgement | None:
     if facts.extraction is None or facts.extraction.failure is None:
         return None
     failure = facts.extraction.failure
-    recovery = Recovery.RETRY if failure in _PASSING_FAILURES else Recovery.NONE
+    recovery = Recovery.RETRY if failure in PASSING_FAILURES else Recovery.NONE
     return Judgement(Validity.EXTRACTION_FAILED, failure, recovery)
 
 

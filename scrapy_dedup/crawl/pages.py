@@ -16,6 +16,7 @@ from scrapy.spidermiddlewares.httperror import HttpError, HttpErrorMiddleware
 
 from scrapy_dedup.content.digest import sha256_id
 from scrapy_dedup.content.extraction import Extraction, PageMetadata, Payload
+from scrapy_dedup.content.pool import DIGEST_HERE_MAX_BYTES
 from scrapy_dedup.content.validity import Judgement, ResponseFacts, is_html, judge
 from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.items import PageItem, PageRow
@@ -29,9 +30,6 @@ logger = logging.getLogger(__name__)
 
 GONE = (404, 410)
 FACET_BY_REDIRECT = "facet_by_redirect"
-
-# Below this size a digest costs the reactor about a millisecond.
-DIGEST_HERE_BYTES = 1_000_000
 
 # A URL of these kinds identifies nothing that others could look up.
 UNSENDABLE = ("credentials", "unsupported_scheme")
@@ -331,6 +329,6 @@ def header_of(message: Request | Response | None, name: str) -> str | None:
 
 async def digest_of(body: bytes) -> str:
     """Return the digest of a payload that is not extracted; a large one is hashed off the reactor."""
-    if len(body) > DIGEST_HERE_BYTES:
+    if len(body) > DIGEST_HERE_MAX_BYTES:
         return await asyncio.get_running_loop().run_in_executor(None, sha256_id, body)
     return sha256_id(body)
