@@ -134,9 +134,8 @@ class DedupCommand(ScrapyCommand):
         """Run the subcommand; what is wrong becomes one message on stderr and exit code 1."""
         assert self.settings is not None  # noqa: S101 - set by scrapy.cmdline
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(
-                errors="backslashreplace"
-            )  # a URL may hold what the terminal's encoding lacks
+            # A URL may hold what the terminal's encoding lacks.
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
             self.exitcode = _run(opts, self.settings)
             sys.stdout.flush()

@@ -55,16 +55,18 @@ class DedupExtension:
 def bypass(scheduler: Any, fingerprinter: Any) -> str | None:
     """Return a complaint about a scheduler whose dupefilter has an identity of its own, else None."""
     dupefilter = getattr(scheduler, "df", None)
-    name = f"{type(dupefilter).__module__}.{type(dupefilter).__qualname__}"
     if dupefilter is None:
-        scheduler_name = f"{type(scheduler).__module__}.{type(scheduler).__qualname__}"
         return (
-            f"The scheduler {scheduler_name} has no dupefilter that can be checked; where it does not use "
-            "crawler.request_fingerprinter, URLs with one key are fetched more than once"
+            f"The scheduler {_class_name(scheduler)} has no dupefilter that can be checked; where it does not "
+            "use crawler.request_fingerprinter, URLs with one key are fetched more than once"
         )
     if type(dupefilter) is BaseDupeFilter or getattr(dupefilter, "fingerprinter", None) is fingerprinter:
         return None
     return (
-        f"The dupefilter {name} does not use crawler.request_fingerprinter, so it bypasses the URL keys of "
-        "scrapy_dedup: URLs with one key are fetched more than once. Their texts are still stored once"
+        f"The dupefilter {_class_name(dupefilter)} does not use crawler.request_fingerprinter, so it bypasses "
+        "the URL keys of scrapy_dedup: URLs with one key are fetched more than once. Their texts are still stored once"
     )
+
+
+def _class_name(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"

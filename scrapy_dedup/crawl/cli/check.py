@@ -20,11 +20,8 @@ from scrapy_dedup.errors import ConfigError, LedgerError
 from scrapy_dedup.ledger import Ledger, LedgerWriter
 
 _SQLITE = "sqlite:///"
-_SAFE_WAL = (
-    3,
-    51,
-    3,
-)  # before it, two connections that write or checkpoint at one moment can corrupt a WAL file
+# Before it, two connections that write or checkpoint at one moment can corrupt a WAL file.
+_SAFE_WAL = (3, 51, 3)
 
 
 @dataclass(slots=True)
