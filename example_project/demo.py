@@ -36,9 +36,10 @@ def main() -> int:
     for path in (LEDGER, *FEEDS):
         print(f"  {path}")
     print(f"\nTry next, in {PROJECT}:")
-    print("  scrapy dedup stats")
-    print("  scrapy dedup explain 'http://LOCALHOST:8765/shop/tools?color=red'")
-    print("  scrapy crawl demo -a edition=2    # the same site with one page changed")
+    scrapy = Path(sys.executable).with_name("scrapy")  # the environment need not be activated
+    print(f"  {scrapy} dedup stats")
+    print(f"  {scrapy} dedup explain 'http://LOCALHOST:8765/shop/tools?color=red'")
+    print(f"  {scrapy} crawl demo -a edition=2    # the same site with one page changed")
     return 0
 
 
