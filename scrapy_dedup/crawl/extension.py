@@ -57,14 +57,15 @@ def bypass(scheduler: Any, fingerprinter: Any) -> str | None:
     dupefilter = getattr(scheduler, "df", None)
     if dupefilter is None:
         return (
-            f"The scheduler {_class_name(scheduler)} has no dupefilter that can be checked; where it does not "
-            "use crawler.request_fingerprinter, URLs with one key are fetched more than once"
+            f"The scheduler {_class_name(scheduler)} has no dupefilter that can be checked; where it does "
+            "not use crawler.request_fingerprinter, URLs with one key are fetched more than once"
         )
     if type(dupefilter) is BaseDupeFilter or getattr(dupefilter, "fingerprinter", None) is fingerprinter:
         return None
     return (
-        f"The dupefilter {_class_name(dupefilter)} does not use crawler.request_fingerprinter, so it bypasses "
-        "the URL keys of scrapy_dedup: URLs with one key are fetched more than once. Their texts are still stored once"
+        f"The dupefilter {_class_name(dupefilter)} does not use crawler.request_fingerprinter, so it "
+        "bypasses the URL keys of scrapy_dedup: URLs with one key are fetched more than once. Their texts "
+        "are still stored once"
     )
 
 
