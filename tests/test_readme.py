@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,38 @@ def test_the_settings_table_is_the_settings_table():
 
 def test_the_defaults_are_a_valid_configuration(tmp_path):
     assert Config.from_settings({}, base_dir=tmp_path).enabled
+
+
+def test_the_table_of_extraction_options_is_that_of_the_code():
+    from scrapy_dedup.content import ExtractOptions
+
+    (section,) = re.findall(r"### Extraction\n(.*?)\n## ", README.read_text(encoding="utf-8"), re.DOTALL)
+    table = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", section, re.MULTILINE))
+
+    assert {name: ast.literal_eval(default) for name, default in table.items()} == asdict(ExtractOptions())
+
+
+def test_the_table_of_stats_is_that_of_the_code():
+    from scrapy_dedup.crawl.stats import STATS
+
+    table = re.findall(r"^\| `(dedup/\S*)` \| (.*) \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert dict(table) == STATS
+
+
+def test_every_reason_of_a_decision_stands_in_the_table_of_reasons():
+    from scrapy_dedup.crawl.pages import FACET_BY_REDIRECT
+    from scrapy_dedup.ledger import decide
+
+    source = Path(decide.__file__).read_text(encoding="utf-8")
+    reasons = {*re.findall(r'Action\.\w+,\s+"(\w+)"', source), *decide.ORDINARY_REASONS, FACET_BY_REDIRECT}
+    rows = re.findall(r"^\| `(?:keep|reuse|review).*", README.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert [reason for reason in sorted(reasons) if not any(f"`{reason}`" in row for row in rows)] == []
+
+
+def test_every_state_of_validity_and_recovery_is_named():
+    from scrapy_dedup.records import Recovery, Validity
+
+    text = README.read_text(encoding="utf-8")
+    assert [state.value for state in (*Validity, *Recovery) if f"`{state.value}`" not in text] == []
