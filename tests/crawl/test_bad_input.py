@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import importlib.resources
 import json
 
+import jsonschema
 import pytest
 
 from .server import Reply, mark, page, prose, redirect
@@ -246,6 +248,18 @@ def test_feeds_are_whole_lines_of_utf_8(survived):
         assert text.endswith("\n")
         for line in text.splitlines():
             json.loads(line)
+
+
+@pytest.mark.parametrize("kind", ["observation", "body"])
+def test_each_line_of_a_feed_has_the_form_of_its_schema(survived, kind):
+    result, _ = survived
+    schemas = importlib.resources.files("scrapy_dedup") / "schemas"
+    schema = json.loads((schemas / f"{kind}.json").read_text("utf-8"))
+    records = result.feed(kind)
+
+    assert records
+    for record in records:
+        jsonschema.validate(record, schema)
 
 
 def test_the_marks_of_all_readable_pages_are_in_the_feed(survived):
