@@ -124,6 +124,11 @@ class Shared:
 KEY = "http://a.example/page"
 
 
+def holder(url, **meta):
+    """Return a request that others with its key are merged into, as the downloader middleware marks it."""
+    return Request(url, meta={**meta, "dedup_holder": [url]})
+
+
 @pytest.fixture
 def shared():
     return Shared()
@@ -137,7 +142,7 @@ def run(steps):
 def test_a_failed_key_without_variants_keeps_no_request(shared):
     async def steps():
         variants = Variants(shared)
-        request = Request(KEY)
+        request = holder(KEY)
         watch = weakref.ref(request)
         variants.key_failed(request)
         await shared.settle()
@@ -150,7 +155,7 @@ def test_a_failed_key_without_variants_keeps_no_request(shared):
 def test_a_variant_found_late_is_requested_like_the_request_that_was_merged(shared):
     async def steps():
         variants = Variants(shared)
-        variants.key_failed(Request(f"{KEY}?a", meta={"mine": "first"}))
+        variants.key_failed(holder(f"{KEY}?a", mine="first"))
         await shared.settle()
         shared.writer.add(KEY, f"{KEY}?b")
         variants.merged(KEY, Request(f"{KEY}?b", meta={"mine": "late"}))
@@ -165,7 +170,7 @@ def test_a_variant_found_late_is_requested_like_the_request_that_was_merged(shar
 def test_a_url_that_was_tried_is_not_looked_up_again(shared):
     async def steps():
         variants = Variants(shared)
-        variants.key_failed(Request(KEY))
+        variants.key_failed(holder(KEY))
         await shared.settle()
         for _ in range(100):
             variants.merged(KEY, Request(KEY))
@@ -178,13 +183,14 @@ def test_a_url_that_was_tried_is_not_looked_up_again(shared):
 def test_a_key_that_always_fails_costs_a_bounded_number_of_requests(shared):
     async def steps():
         variants = Variants(shared)
-        variants.key_failed(Request(f"{KEY}?0"))
+        variants.key_failed(holder(f"{KEY}?0"))
         for number in range(1, 50):
             shared.writer.add(KEY, f"{KEY}?{number}")
             variants.merged(KEY, Request(f"{KEY}?{number}"))
             await shared.settle()
             if len(shared.requested) == number:
-                variants.key_failed(shared.requested[-1])
+                variant = shared.requested[-1]
+                variants.key_failed(holder(variant.url, **variant.meta))
                 await shared.settle()
 
     run(steps())
@@ -194,7 +200,7 @@ def test_a_key_that_always_fails_costs_a_bounded_number_of_requests(shared):
 def test_a_key_that_brought_a_page_is_no_longer_failed(shared):
     async def steps():
         variants = Variants(shared)
-        variants.key_failed(Request(KEY))
+        variants.key_failed(holder(KEY))
         await shared.settle()
         variants.key_succeeded(Request(KEY))
         shared.writer.add(KEY, f"{KEY}?b")
