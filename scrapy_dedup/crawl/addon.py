@@ -17,7 +17,7 @@ from scrapy_dedup.crawl.extension import DedupExtension
 from scrapy_dedup.crawl.fingerprinter import Fingerprinter
 from scrapy_dedup.crawl.pages import Pages
 from scrapy_dedup.crawl.pipeline import DedupPipeline
-from scrapy_dedup.crawl.spider_middleware import DedupSpiderMiddleware
+from scrapy_dedup.crawl.spider_middleware import DedupPageMiddleware, DedupSpiderMiddleware
 from scrapy_dedup.crawl.suite import Suite
 from scrapy_dedup.crawl.variants import Variants
 from scrapy_dedup.errors import ConfigError
@@ -32,6 +32,7 @@ EXPORTERS = {"observations": ObservationsExporter, "bodies": BodiesExporter}
 # Component setting, class, order, and why that order.
 COMPONENTS: tuple[tuple[str, type, int], ...] = (
     ("SPIDER_MIDDLEWARES", DedupSpiderMiddleware, 850),  # before UrlLength (800) judges the cleaned URL
+    ("SPIDER_MIDDLEWARES", DedupPageMiddleware, 10),  # sees what the user's middlewares (543) leave
     (
         "DOWNLOADER_MIDDLEWARES",
         DedupDownloaderMiddleware,

@@ -6,6 +6,7 @@ signal ``request_scheduled``. It never rewrites: a replaced request would skip t
 
 from __future__ import annotations
 
+import secrets
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,13 @@ from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.pages import page_url
 from scrapy_dedup.crawl.requests import (
     REFERRER,
+    TICKET,
     chain_of,
     is_governed,
     is_observed,
     linked_url,
+    make_holder,
+    note_ungoverned_hop,
     referrer_of,
     variant_of_key,
 )
@@ -56,7 +60,9 @@ class DedupDownloaderMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         self._suite = Suite.of(crawler)
+        # By ticket: requests that went out, and those of them that a retry or redirect is to follow.
         self._unanswered: OrderedDict[str, Request] = OrderedDict()
+        self._followed: OrderedDict[str, Request] = OrderedDict()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -75,7 +81,7 @@ class DedupDownloaderMiddleware:
         Raises:
             IgnoreRequest: when the policy denies the URL, or a start request has its key.
         """
-        self._unanswered.pop(chain_of(request)[-2:][0], None)  # of the request that it follows
+        self._follow(request)
         if not is_governed(request):
             return
         suite = self._suite
@@ -83,7 +89,10 @@ class DedupDownloaderMiddleware:
         if decision.verdict is Verdict.DENY and variant_of_key(request) is None:
             suite.deny(request, decision)
             raise IgnoreRequest(f"{decision.reason}: denied by the URL policy")
-        if request.dont_filter or not suite.start_fingerprints:
+        if request.dont_filter:
+            return
+        make_holder(request)
+        if not suite.start_fingerprints:
             return
         if suite.crawler.request_fingerprinter.fingerprint(request) in suite.start_fingerprints:
             self._merged(request)
@@ -94,6 +103,19 @@ class DedupDownloaderMiddleware:
         if is_governed(request):
             self._merged(request)
 
+    def _follow(self, request: Request) -> None:
+        """Take note that a request, when it goes out, is what became of an earlier one."""
+        if variant_of_key(request) is not None and TICKET not in request.meta:
+            ticket = request.meta[TICKET] = new_ticket()
+            put(self._followed, ticket, request)
+        elif earlier := self._unanswered.pop(request.meta.get(TICKET, ""), None):
+            put(self._followed, request.meta[TICKET], earlier)
+
+    def _settled(self, request: Request) -> Request | None:
+        """Return the request that a request follows, or that it is, and wait for neither any more."""
+        ticket = request.meta.get(TICKET, "")
+        return self._unanswered.pop(ticket, None) or self._followed.pop(ticket, None)
+
     def _merged(self, request: Request) -> None:
         suite = self._suite
         key = suite.key_of(request.url)
@@ -102,6 +124,9 @@ class DedupDownloaderMiddleware:
             suite.note(request, linked_url(request), key=key, verdict="merged")
         self._note_redirects(request, key)
         suite.variants.merged(key, request)
+        earlier = self._settled(request)
+        if earlier is not None and is_governed(earlier) and suite.variants.has_failed(key):
+            suite.variants.key_failed(earlier)  # it led to a page that is known to be none
 
     def _note_redirects(self, request: Request, key: str) -> None:
         for url in chain_of(request)[:-1]:
@@ -113,19 +138,21 @@ class DedupDownloaderMiddleware:
         """Take note that a request goes out."""
         if not is_observed(request):
             return
-        self._unanswered[request.url] = request
-        if len(self._unanswered) > MAX_UNANSWERED:
-            self._unanswered.popitem(last=False)
-        if len(chain_of(request)) == 1 and "retry_times" not in request.meta:
-            if referrer := referrer_of(request):
-                request.meta[REFERRER] = [request.url, referrer]
+        self._settled(request)
+        ticket = request.meta[TICKET] = new_ticket()
+        put(self._unanswered, ticket, request)
+        if request.method != "GET":
+            note_ungoverned_hop(request)
+        noted_url, _ = request.meta.get(REFERRER) or (None, None)
+        if len(chain_of(request)) == 1 and noted_url != request.url:
+            request.meta[REFERRER] = [request.url, referrer_of(request)]
             linked = linked_url(request)
             if linked != request.url:
                 self._suite.note(request, linked, key=self._suite.key_of(request.url), verdict="rewritten")
 
     def process_response(self, request: Request, response: Response) -> Response:
         """Record a response that is the end of its request and reaches no callback."""
-        self._unanswered.pop(request.url, None)
+        self._settled(request)
         if is_observed(request):
             self._note_redirects(request, self._suite.key_of(page_url(request, response)))
             if response.request is None:
@@ -136,7 +163,7 @@ class DedupDownloaderMiddleware:
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         """Record a download that failed for good; a request that was refused only frees its key."""
-        self._unanswered.pop(request.url, None)
+        self._settled(request)
         if not is_observed(request):
             return
         if isinstance(exception, IgnoreRequest):
@@ -157,12 +184,35 @@ class DedupDownloaderMiddleware:
     def spider_idle(self, spider: Spider) -> None:  # noqa: ARG002
         """Judge requests that ended without a word, and keep the spider open while work is under way.
 
+        What was to follow a request and did not go out by now was refused, as a redirect to another site is:
+        no failure, but no page for its key either.
+        """
+        self.judge_unanswered()
+        while self._followed:
+            _, request = self._followed.popitem(last=False)
+            if is_governed(request):
+                self._suite.variants.key_failed(request)
+        if self._suite.is_busy:
+            raise DontCloseSpider
+
+    def judge_unanswered(self) -> None:
+        """Record requests that ended without a word, when no request is under way.
+
         Scrapy tells no middleware when another one refuses a response, for example one that is too large once
-        decompressed, or a redirect over the limit. Nothing is under way when the spider is idle, so what was
-        not answered by now never will be.
+        decompressed, or a redirect over the limit. What was not answered by now never will be.
         """
         while self._unanswered:
             _, request = self._unanswered.popitem(last=False)
             self._ended(request, "response_refused", None)
-        if self._suite.is_busy:
-            raise DontCloseSpider
+
+
+def new_ticket() -> str:
+    """Return a name that no other request has, in this run or in one that it resumes."""
+    return secrets.token_hex(8)
+
+
+def put(waiting: OrderedDict[str, Request], ticket: str, request: Request) -> None:
+    """Add a request to those waited for; of too many the oldest is given up."""
+    waiting[ticket] = request
+    if len(waiting) > MAX_UNANSWERED:
+        waiting.popitem(last=False)

@@ -10,7 +10,7 @@ from scrapy import Request
 from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.request import RequestFingerprinter
 
-from scrapy_dedup.crawl.requests import chain_of, is_governed, variant_of_key
+from scrapy_dedup.crawl.requests import chain_of, is_governed, variant_of_key, with_url
 from scrapy_dedup.crawl.suite import Suite
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Fingerprinter:
         if not is_governed(request):
             fingerprint: bytes = self._users.fingerprint(request)
             return fingerprint
+        if not self._hashes_key:  # a fingerprinter of the user's may read what a middleware changes later
+            return self._fingerprint(request)
         known = self._known.get(request)
         if known is None:
             known = self._known[request] = self._fingerprint(request)
@@ -60,7 +62,7 @@ class Fingerprinter:
         if self._hashes_key:
             base = framed_digest(b"request", request.method.encode(), key.encode(), request.body)
         else:
-            base = self._users.fingerprint(request.replace(url=key))
+            base = self._users.fingerprint(with_url(request, key))
         variant = variant_of_key(request)
         if not hops and variant is None:
             return base

@@ -65,6 +65,7 @@ class Pages:
     def __init__(self, suite: Suite) -> None:
         self._suite = suite
         self._recorded: WeakKeyDictionary[Response, asyncio.Future[Recorded]] = WeakKeyDictionary()
+        self._delivered: WeakKeyDictionary[Response, Response] = WeakKeyDictionary()
 
     def reaches_callback(self, response: Response) -> bool:
         """Tell whether Scrapy gives a response to the callback of its request, by Scrapy's own rule."""
@@ -79,7 +80,16 @@ class Pages:
 
     def is_recorded(self, response: Response) -> bool:
         """Tell whether a response is recorded already, or is being recorded."""
-        return response in self._recorded
+        return self._delivered.get(response, response) in self._recorded
+
+    def stands_for(self, item: PageItem, response: Response) -> bool:
+        """Tell whether an item is the page of a response, perhaps of a copy that the spider changed."""
+        if item.response is None or item.response is response:
+            return item.response is response
+        if response.request is None or item.response.request is not response.request:
+            return False
+        self._delivered[item.response] = response
+        return True
 
     async def record(self, response: Response, said: SpidersView = NOTHING_SAID) -> Recorded:
         """Record a response that reached a callback; a second call returns what the first one recorded.
@@ -87,10 +97,11 @@ class Pages:
         Raises:
             LedgerError: when the ledger failed.
         """
-        recording = self._recorded.get(response)
+        delivered = self._delivered.get(response, response)
+        recording = self._recorded.get(delivered)
         if recording is None:
             recording = asyncio.ensure_future(self._record(response, said))
-            self._recorded[response] = recording
+            self._recorded[delivered] = recording
         # A caller that gives up must not take the recording of the page with it.
         return await asyncio.shield(recording)
 

@@ -9,6 +9,7 @@ from scrapy import Spider, signals
 from scrapy.exceptions import DropItem
 
 from scrapy_dedup.crawl import stats as names
+from scrapy_dedup.crawl.downloader_middleware import DedupDownloaderMiddleware
 from scrapy_dedup.crawl.items import PageItem
 from scrapy_dedup.crawl.pages import SpidersView
 from scrapy_dedup.crawl.suite import Suite
@@ -68,6 +69,9 @@ class DedupPipeline:
     async def close_spider(self) -> None:
         """Finish what is under way while the feeds are still open."""
         self._suite.is_closing = True
+        watcher = self._suite.crawler.get_downloader_middleware(DedupDownloaderMiddleware)
+        if watcher is not None:
+            watcher.judge_unanswered()
         await self._suite.settle()
 
     def item_dropped(self, item: Any, spider: Spider) -> None:  # noqa: ARG002

@@ -6,7 +6,7 @@ is therefore bound to the URL it was made for and counts only while the request 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scrapy import Request
 from scrapy.http.request import NO_CALLBACK
@@ -17,6 +17,9 @@ VARIANT = "dedup_variant"  # meta: [URL of a variant that gets its turn, the key
 
 REFERRER = "dedup_referrer"  # meta: [fetch URL, page that linked to it]
 INHERITED = "dedup_inherited_hops"  # meta: how many of redirect_urls belong to the page that linked here
+UNGOVERNED = "dedup_ungoverned_hops"  # meta: [URL of a POST or its like, number of hops up to and with it]
+HOLDER = "dedup_holder"  # meta: [URL whose key later requests are merged into, because of this request]
+TICKET = "dedup_ticket"  # meta: a name for a request that went out, which what follows it inherits
 
 # Meta of the way a request went so far; a variant starts on a way of its own.
 JOURNEY = (
@@ -26,6 +29,7 @@ JOURNEY = (
     "redirect_ttl",
     "retry_times",
     "download_latency",
+    TICKET,
 )
 
 
@@ -60,6 +64,38 @@ def forget_inherited_hops(request: Request) -> None:
     hops = len(request.meta.get("redirect_urls", ()))
     if hops or INHERITED in request.meta:
         request.meta[INHERITED] = hops
+
+
+def keyed_chain_of(request: Request) -> tuple[str, ...]:
+    """Return the URLs of a request's way that stand for keys: a page behind a form is not the form's page."""
+    posted_url, hops = request.meta.get(UNGOVERNED) or (None, 0)
+    all_urls = (*request.meta.get("redirect_urls", ()), request.url)
+    if not hops or all_urls[hops - 1 : hops] != (posted_url,):
+        return chain_of(request)
+    return all_urls[max(hops, request.meta.get(INHERITED, 0)) :]
+
+
+def note_ungoverned_hop(request: Request) -> None:
+    """Remember for its redirects that a request has no key."""
+    request.meta[UNGOVERNED] = [request.url, len(request.meta.get("redirect_urls", ())) + 1]
+
+
+def make_holder(request: Request) -> None:
+    """Remember for its retries and redirects that other requests are merged into a request."""
+    request.meta[HOLDER] = [first_url(request)]
+
+
+def is_holder(request: Request) -> bool:
+    """Tell whether other requests were merged into one; never into one that passed the dupefilter by."""
+    return request.meta.get(HOLDER) == [first_url(request)]
+
+
+def with_url(request: Request, url: str, **changes: Any) -> Request:
+    """Return a request for another URL; a subclass of the user's may not have told Scrapy of all it holds."""
+    other: Request = request.replace(url=url, **changes)
+    if own := getattr(request, "__dict__", None):
+        other.__dict__.update(own)
+    return other
 
 
 def first_url(request: Request) -> str:

@@ -1,4 +1,8 @@
-"""The spider middleware: judges URLs before they reach the scheduler and makes a page of each response."""
+"""The spider middlewares: one judges URLs before they reach the scheduler, one makes a page of each response.
+
+Between them stand the middlewares of the user, which may drop, add or change what passes. So URLs are judged
+next to the spider, and what was started or yielded in the end is seen next to the engine.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,14 @@ from scrapy.http import Response
 
 from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.items import PageItem
-from scrapy_dedup.crawl.requests import LINKED, forget_inherited_hops, is_governed, is_observed
+from scrapy_dedup.crawl.requests import (
+    LINKED,
+    forget_inherited_hops,
+    is_governed,
+    is_observed,
+    make_holder,
+    with_url,
+)
 from scrapy_dedup.crawl.suite import Suite
 from scrapy_dedup.urls import Verdict
 
@@ -20,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class DedupSpiderMiddleware:
-    """Judges the URLs that a spider produces and records the responses that reach its callbacks."""
+    """Judges the URLs that a spider produces."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._suite = Suite.of(crawler)
@@ -31,28 +42,71 @@ class DedupSpiderMiddleware:
         return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Judge the start requests and remember their keys, which the dupefilter does not."""
+        """Judge the start requests."""
         async for entry in start:
             admitted = self._admitted(entry)
-            if admitted is None:
-                continue
-            if isinstance(admitted, Request) and admitted.dont_filter and is_governed(admitted):
-                fingerprint = self._suite.crawler.request_fingerprinter.fingerprint(admitted)
-                self._suite.start_fingerprints.add(fingerprint)
-            yield admitted
+            if admitted is not None:
+                yield admitted
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        """Judge the requests of a callback; afterwards record the response, unless an item did it."""
+        """Judge the requests of a callback."""
+        async for entry in result:
+            admitted = self._admitted(entry, response.url)
+            if admitted is not None:
+                yield admitted
+
+    def _admitted(self, entry: Any, linking_page: str | None = None) -> Any:
+        """Return what may go on: the entry, a request for the cleaned URL, or None."""
+        if not isinstance(entry, Request) or not is_governed(entry):
+            return entry
+        suite = self._suite
+        forget_inherited_hops(entry)
+        suite.stats.inc_value(names.REQUESTS_SEEN)
+        decision = suite.decide(entry.url)
+        for rule in {change.rule for change in decision.changes}:
+            suite.stats.inc_value(names.RULES + rule)
+        if decision.verdict is Verdict.DENY:
+            suite.deny(entry, decision, referrer=linking_page)
+            return None
+        if decision.fetch_url == entry.url:
+            return entry
+        suite.stats.inc_value(names.REQUESTS_REWRITTEN)
+        meta = {**entry.meta, LINKED: [decision.fetch_url, entry.url]}
+        return with_url(entry, decision.fetch_url, meta=meta)
+
+
+class DedupPageMiddleware:
+    """Records the responses that reach callbacks, and remembers the keys of start requests."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._suite = Suite.of(crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make the middleware, as Scrapy does for each crawler."""
+        return cls(crawler)
+
+    async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Remember the keys of start requests, which the dupefilter does not."""
+        async for entry in start:
+            if isinstance(entry, Request) and entry.dont_filter and is_governed(entry):
+                make_holder(entry)
+                fingerprint = self._suite.crawler.request_fingerprinter.fingerprint(entry)
+                self._suite.start_fingerprints.add(fingerprint)
+            yield entry
+
+    async def process_spider_output(
+        self, response: Response, result: AsyncIterator[Any]
+    ) -> AsyncIterator[Any]:
+        """Record the response of a callback, unless an item does it."""
         has_item = False
         try:
             async for entry in result:
-                if isinstance(entry, PageItem) and entry.response is response:
+                if isinstance(entry, PageItem) and self._suite.pages.stands_for(entry, response):
                     has_item = True
-                admitted = self._admitted(entry)
-                if admitted is not None:
-                    yield admitted
+                yield entry
         except Exception:
             # The callback failed, but the page was seen.
             self._record_beside(response, has_item=has_item)
@@ -73,23 +127,3 @@ class DedupSpiderMiddleware:
         if response.request is None or not is_observed(response.request) or not self._suite.is_crawl:
             return False
         return self._suite.config.auto_pages and self._suite.pages.reaches_callback(response)
-
-    def _admitted(self, entry: Any) -> Any:
-        """Return what may go on: the entry, a request for the cleaned URL, or None."""
-        if not isinstance(entry, Request) or not is_governed(entry):
-            return entry
-        suite = self._suite
-        forget_inherited_hops(entry)
-        suite.stats.inc_value(names.REQUESTS_SEEN)
-        decision = suite.decide(entry.url)
-        for rule in {change.rule for change in decision.changes}:
-            suite.stats.inc_value(names.RULES + rule)
-        if decision.verdict is Verdict.DENY:
-            suite.deny(entry, decision)
-            return None
-        if decision.fetch_url == entry.url:
-            return entry
-        suite.stats.inc_value(names.REQUESTS_REWRITTEN)
-        return entry.replace(
-            url=decision.fetch_url, meta={**entry.meta, LINKED: [decision.fetch_url, entry.url]}
-        )

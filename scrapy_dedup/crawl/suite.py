@@ -126,15 +126,22 @@ class Suite:
             return self.policy.conservative_key(url)
         return self.decide(url).key
 
-    def deny(self, request: Request, decision: UrlDecision) -> None:
+    def deny(self, request: Request, decision: UrlDecision, *, referrer: str | None = None) -> None:
         """Count and note a request that the policy denies."""
         reason = decision.reason or "denied"
         self.stats.inc_value(names.REQUESTS_DENIED)
         self.stats.inc_value(names.REQUESTS_DENIED_BY_REASON + reason)
-        self.note(request, request.url, key=decision.key, verdict="denied", rule=reason)
+        self.note(request, request.url, key=decision.key, verdict="denied", rule=reason, referrer=referrer)
 
     def note(
-        self, request: Request, raw_url: str, *, key: str, verdict: str, rule: str | None = None
+        self,
+        request: Request,
+        raw_url: str,
+        *,
+        key: str,
+        verdict: str,
+        rule: str | None = None,
+        referrer: str | None = None,
     ) -> None:
         """Leave a row about a URL that was merged, rewritten, redirected or denied.
 
@@ -144,10 +151,11 @@ class Suite:
             key: the key that it leads to.
             verdict: ``merged``, ``rewritten``, ``redirected`` or ``denied``.
             rule: what acted; by default the rules that the policy applied to the URL.
+            referrer: the page that linked there; by default what the request says.
         """
         decision = self.decide(raw_url)
         rules = dict.fromkeys(change.rule for change in decision.changes)
-        referrer = referrer_of(request)
+        referrer = referrer_of(request) or referrer
         self.writer.note(
             AliasRecord(
                 job_id=self.job.job_id,

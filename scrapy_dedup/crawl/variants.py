@@ -23,8 +23,11 @@ from scrapy_dedup.crawl.requests import (
     LINKED,
     VARIANT,
     chain_of,
+    is_holder,
+    keyed_chain_of,
     linked_url,
     variant_of_key,
+    with_url,
 )
 from scrapy_dedup.crawl.suite import Suite
 from scrapy_dedup.records import AliasRecord
@@ -71,7 +74,7 @@ class Variants:
 
     def key_failed(self, request: Request) -> None:
         """Take note that a request ended without a valid page, and request a variant of its key."""
-        if not self._suite.is_crawl:
+        if not self._suite.is_crawl or not is_holder(request):
             return
         for key in self._keys_of(request):
             failed = self._activate(key, request)
@@ -88,7 +91,7 @@ class Variants:
             self._at_rest.discard(bytes_of(key))
 
     def _keys_of(self, request: Request) -> set[str]:
-        keys = {self._suite.key_of(url) for url in chain_of(request)}
+        keys = {self._suite.key_of(url) for url in keyed_chain_of(request)}
         variant = variant_of_key(request)
         return keys | {variant.key} if variant else keys
 
@@ -101,6 +104,10 @@ class Variants:
         # A dead link that stands on every page brings nothing new each time.
         if any(digest_of_url(url) not in tried for url in (request.url, linked_url(request))):
             self._offer_soon(key, self._activate(key, request))
+
+    def has_failed(self, key: str) -> bool:
+        """Tell whether a key has failed and brought no valid page since."""
+        return key in self._active or bytes_of(key) in self._at_rest
 
     def _activate(self, key: str, model: Request) -> FailedKey:
         """Return what is known of a failed key, to be changed."""
@@ -153,7 +160,7 @@ def candidates(aliases: Iterable[AliasRecord], model: Request) -> Iterator[str]:
 def variant_of(model: Request, url: str, key: str) -> Request:
     """Return a request for a variant, like another request for its key but on a way of its own."""
     meta = {name: value for name, value in model.meta.items() if name not in (*JOURNEY, LINKED, INHERITED)}
-    return model.replace(url=url, meta={**meta, VARIANT: [url, key]}, dont_filter=False)
+    return with_url(model, url, meta={**meta, VARIANT: [url, key]}, dont_filter=False)
 
 
 def bytes_of(key: str) -> bytes:

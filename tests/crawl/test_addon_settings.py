@@ -38,10 +38,11 @@ def components(crawler, setting):
 
 
 @pytest.mark.parametrize(
-    "setting", ["SPIDER_MIDDLEWARES", "DOWNLOADER_MIDDLEWARES", "ITEM_PIPELINES", "EXTENSIONS"]
+    ("setting", "number"),
+    [("SPIDER_MIDDLEWARES", 2), ("DOWNLOADER_MIDDLEWARES", 1), ("ITEM_PIPELINES", 1), ("EXTENSIONS", 1)],
 )
-def test_it_enables_its_components(crawler, setting):
-    assert len(components(crawler(), setting)) == 1
+def test_it_enables_its_components(crawler, setting, number):
+    assert len(components(crawler(), setting)) == number
     assert components(crawler(DEDUP_ENABLED=False), setting) == []
 
 
