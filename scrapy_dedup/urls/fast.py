@@ -12,14 +12,13 @@ Four things make the difference:
   facets, so most shapes are new.
 - **Nothing is built that is there already**: an unchanged URL is its own key and its own fetch_url.
 
-What does not fit (whitespace around, backslashes, empty parameters, long queries) goes to the steps. No
+What does not fit (whitespace around, backslashes, empty parameters) goes to the steps. No
 decision about a whole URL is remembered, and what is remembered is bounded.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from operator import not_
 from typing import NamedTuple, TypeVar
@@ -35,7 +34,8 @@ PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&*
 """What stands for itself in every path and query; not ``%``, and not ``;([]'``, which some step looks for."""
 _LEGAL = b"%;'([]"
 """What else may stand raw; any other character has to be encoded, or to be parsed with care."""
-_needs_care = re.compile(r"[\\\t\n\r]|[\x00-\x20]\Z").search
+_DELICATE = b"\\\t\n\r"
+"""What the WHATWG parser reads as a slash, or not at all."""
 
 _Value = TypeVar("_Value")
 
@@ -43,7 +43,6 @@ _MAX_AUTHORITIES = 16_384
 _MAX_AUTHORITY_LENGTH = 300
 _MAX_LANES = 16_384
 _MAX_NAMES = 4_096  # for each lane
-_MAX_QUERY_LENGTH = 2_000
 
 _ALLOW, _REWRITE, _DENY = Verdict.ALLOW, Verdict.REWRITE, Verdict.DENY
 _PATH_SPELLING = (Change("percent_encoding", "path"),)
@@ -99,12 +98,13 @@ class Lane:
             name in self.rules.values or (self.sorts and names.may_be_session(name))
         )
 
-    def _rule(self, name: str, value: str | None = None, folded: Container[str] = ()) -> str:
-        """Return the rule that a parameter falls under, or ""; a value of None is one that no rule names."""
+    def _rule(self, name: str) -> str:
+        """Return the rule that a parameter falls under if no rule names its value, or ""."""
         if name in self.rules.keep:
             return ""
-        universal = parameters.universal_rule(name, value or "", folded) if self.sorts else ""
-        return universal or parameters.host_rule(name, value, self.rules)
+        if self.sorts and names.is_tracking(name):
+            return "tracking"
+        return parameters.host_rule(name, None, self.rules)
 
     def look_closer(
         self, stays: Iterable[bool | None], parts: Sequence[str], raw_names: Sequence[str]
@@ -125,7 +125,11 @@ class Lane:
                     changes.append(self.change(raw_name))
                 continue
             name = query.rule_name(raw_name)
-            rule = self._rule(name, query.rule_name(part[len(raw_name) + 1 :]), folded)
+            value = query.rule_name(part[len(raw_name) + 1 :])
+            if self.sorts and names.is_session(name, value, folded):
+                rule = "session"
+            else:
+                rule = parameters.host_rule(name, value, self.rules)
             refused = parameters.refuses(rule, self.rules)
             known.append(not rule or refused)
             if rule:
@@ -270,7 +274,7 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
         except UnicodeEncodeError:
             return by_steps(url)
         illegal = residue and residue.translate(None, _LEGAL)
-        if illegal and _needs_care(raw):
+        if illegal and (raw[-1] <= " " or illegal != illegal.translate(None, _DELICATE)):
             return by_steps(url)
         raw_path, mark, raw_query = raw.partition("?") if "?" in raw else (raw, "", "")
 
@@ -314,7 +318,7 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
                     changes += _QUERY_SPELLING
             if lane.reads_query:
                 parts = text.split("&")
-                if "" in parts or lane.splits_at_semicolon or len(text) > _MAX_QUERY_LENGTH:
+                if "" in parts or lane.splits_at_semicolon:
                     return by_steps(url)
                 raw_names = [part.partition("=")[0] for part in parts]
                 stays = list(map(lane.stays, raw_names))

@@ -12,7 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from scrapy_dedup.urls import paths
 from scrapy_dedup.urls.authority import DEFAULT_PORTS, normal_host, split_authority
@@ -22,6 +22,7 @@ from scrapy_dedup.urls.paths import Glob
 from scrapy_dedup.urls.rules import Rules, Table, problems_of_host
 
 _MAX_HOST_LENGTH = 254  # a DNS name has at most 253 characters (RFC 1035 2.3.4) and perhaps a final dot
+_Row = tuple["HostPattern", Table]
 _MAX_COMBINATIONS = 1024  # of path scopes, for each host
 _MAX_PLACES = 16_384  # hosts remembered with their rules
 _ALIASES = ("scheme_alias", "www_alias")
@@ -79,24 +80,24 @@ class Place(NamedTuple):
     Attributes:
         scheme, host, port: those of the key, after the aliases.
         rules: the rules of the host outside every path scope.
-        scopes: the rules that depend on the path.
         policy_id: digest of the preset and of the rules that apply here.
+        scopes: the rules that depend on the path, or None.
     """
 
     scheme: str
     host: str
     port: int | None
     rules: Rules
-    scopes: Scopes | None
     policy_id: str
+    scopes: Scopes | None
 
 
 class Scopes:
     """The path scopes of one host: finds the rules that hold for a path, and builds each combination once."""
 
-    def __init__(self, host_table: Mapping[str, Any], scopes: Sequence[PathScope]) -> None:
-        self._host_table = dict(host_table)
-        self._scopes = sorted(scopes, key=lambda scope: scope.glob.specificity)
+    def __init__(self, table: Table) -> None:
+        self._host_table = table
+        self._scopes = sorted(map(_scope, table["paths"]), key=lambda scope: scope.glob.specificity)
         self._rules: dict[tuple[int, ...], Rules] = {}
 
     def rules(self, path: str) -> Rules:
@@ -145,7 +146,7 @@ class HostRules:
         self.default_policy_id = digest_id(preset_id, {})
         self._defaults = defaults
         self._rules: dict[str, tuple[Rules, str]] = {}
-        self._by_host: dict[str, list[tuple[HostPattern, Table]]] = defaultdict(list)
+        self._by_host: dict[str, list[_Row]] = defaultdict(list)
         for text, table in hosts.items():
             pattern = HostPattern.parse(text)
             self._by_host[pattern.host].append((pattern, table))
@@ -165,17 +166,20 @@ class HostRules:
 
     def _find_place(self, scheme: str, host: str, port: int | None) -> Place:
         name = host.removesuffix(".")
-        hosts: tuple[str, ...] = (name,)
         twins = (name.removeprefix("www."), f"www.{name.removeprefix('www.')}")
-        if self._flag("www_alias", twins) and site_of(twins[0]):  # www.com is not com
+        rows = {twin: self._rows(twin) for twin in twins}
+        if not any(rows.values()):
+            return Place(scheme, host, port, *self._rules_of({}), None)
+        hosts: tuple[str, ...] = (name,)
+        if _merged(rows, twins, ()).get("www_alias") and site_of(twins[0]):  # www.com is not com
             hosts = twins
         ports: tuple[int, ...] = (DEFAULT_PORTS[scheme] if port is None else port,)
-        if port is None and self._flag("scheme_alias", hosts):
+        if port is None and _merged(rows, hosts, ()).get("scheme_alias"):
             scheme, ports = "https", tuple(DEFAULT_PORTS.values())
-        table, scopes = self._merged([(host, port) for host in hosts for port in ports])
-        rules, policy_id = self._rules_of({**table, "paths": scopes} if scopes else table)
-        found = Scopes({**self._defaults, **table}, [_scope(row) for row in scopes]) if scopes else None
-        return Place(scheme, hosts[0] + host[len(name) :], port, rules, found, policy_id)
+        table = _merged(rows, hosts, ports)
+        rules, policy_id = self._rules_of(table)
+        scopes = Scopes({**self._defaults, **table}) if "paths" in table else None
+        return Place(scheme, hosts[0] + host[len(name) :], port, rules, policy_id, scopes)
 
     def _rules_of(self, table: Table) -> tuple[Rules, str]:
         """Return the rules of a table and their policy id; equal tables share them."""
@@ -188,34 +192,31 @@ class HostRules:
             self._rules[text] = known
         return known
 
-    def _flag(self, key: str, hosts: Sequence[str]) -> bool:
-        table, _ = self._merged([(host, None) for host in hosts])
-        return bool(table.get(key))
-
-    def _merged(self, addresses: Sequence[tuple[str, int | None]]) -> tuple[Table, list[Table]]:
-        merged: Table = {}
-        scopes: list[Table] = []
-        for host, port in addresses:
-            for table in self._layers(host, port):
-                merged.update(table)
-                scopes.extend(scope for scope in table.get("paths", ()) if scope not in scopes)
-        merged.pop("paths", None)
-        return merged, scopes
-
-    def _layers(self, host: str, port: int | None) -> Iterator[Table]:
+    def _rows(self, host: str) -> list[_Row]:
+        """Return the patterns that cover a host on some port, the widest first."""
         if not self._by_host or len(host) > _MAX_HOST_LENGTH:
-            return
+            return []
+        rows: list[_Row] = []
         labels = host.split(".")
         for start in range(len(labels) - 1, -1, -1):
-            exact = start == 0
-            for pattern, table in self._by_host.get(".".join(labels[start:]), ()):
-                if pattern.port in (None, port) and (
-                    pattern.covers_host if exact else pattern.covers_subdomains
-                ):
-                    yield table
+            at_name = self._by_host.get(".".join(labels[start:]), ())
+            rows += [row for row in at_name if (row[0].covers_subdomains if start else row[0].covers_host)]
+        return rows
 
 
-def _width(row: tuple[HostPattern, Table]) -> tuple[bool, bool, bool]:
+def _merged(rows: Mapping[str, Sequence[_Row]], hosts: Sequence[str], ports: Sequence[int]) -> Table:
+    """Return the rules that hold for hosts on ports as one table; path scopes add up."""
+    merged: Table = {}
+    scopes: list[Table] = []
+    for host in hosts:
+        for pattern, table in rows[host]:
+            if pattern.port is None or pattern.port in ports:
+                merged.update(table)
+                scopes.extend([scope for scope in table.get("paths", ()) if scope not in scopes])
+    return {**merged, "paths": scopes} if scopes else merged
+
+
+def _width(row: _Row) -> tuple[bool, bool, bool]:
     """Sort ``.h`` before ``*.h`` before ``h``, and each before the same with a port."""
     pattern, _ = row
     covers_both = pattern.covers_host and pattern.covers_subdomains

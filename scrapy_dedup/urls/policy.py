@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from scrapy_dedup.urls.steps import CONSERVATIVE, PRESETS
 MAX_RULE_FILE_BYTES = (
     1_000_000  # a hundred times the largest rule file seen; a bound for files that nobody has to trust
 )
+_MAX_PROBLEMS = 1_000  # in one message
 _SPEC_KEYS = ("preset", "hosts")
 
 
@@ -40,7 +42,9 @@ class UrlPolicy:
             ConfigError: with every problem that was found.
         """
         spec = plain({"preset": preset, "hosts": {} if hosts is None else hosts})
-        problems = list(_problems(spec))
+        problems = list(islice(_problems(spec), _MAX_PROBLEMS))
+        if len(problems) == _MAX_PROBLEMS:
+            problems.append(f"there may be more: only the first {_MAX_PROBLEMS:,} are listed")
         if problems:
             raise ConfigError(problems, source)
         self.name = preset
@@ -69,7 +73,8 @@ class UrlPolicy:
         ]
         preset, hosts = spec.get("preset", "standard"), spec.get("hosts", {})
         if unknown:
-            raise ConfigError([*unknown, *_problems(plain({"preset": preset, "hosts": hosts}))], source)
+            found = _problems(plain({"preset": preset, "hosts": hosts}))
+            raise ConfigError([*unknown[:_MAX_PROBLEMS], *islice(found, _MAX_PROBLEMS)], source)
         return cls(preset, hosts, source)
 
     @classmethod

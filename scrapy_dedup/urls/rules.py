@@ -118,6 +118,8 @@ def _choice(*choices: str) -> _Key:
     )
 
 
+_MAX_SCOPES = 200  # each is looked at for every URL of its host
+
 _KEYS = {
     "allow": _names(),
     "drop": _names(),
@@ -137,7 +139,11 @@ _KEYS = {
     "scheme_alias": _Key("true or false", _is_bool, None),
     "www_alias": _Key("true or false", _is_bool, None),
     "path": _Key("a path pattern that begins with / or * and has no ? and #", _is_glob, None),
-    "paths": _Key("a list of tables", lambda value: isinstance(value, list), None),
+    "paths": _Key(
+        f"a list of at most {_MAX_SCOPES} tables",
+        lambda value: isinstance(value, list) and len(value) <= _MAX_SCOPES,
+        None,
+    ),
 }
 _ONLY_FOR_HOSTS = ("scheme_alias", "www_alias", "paths")  # aliases act before the path is known
 _ONLY_FOR_PATHS = ("path",)

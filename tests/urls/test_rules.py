@@ -246,7 +246,7 @@ ONE_PROBLEM = [
     ({"allow": ["f[0]"], "facets": ["f%5b0%5d"]}, "both in allow and in facets"),
     ({"path": "/x"}, "unknown key 'path'"),
     ({"paths": [{"path": "/x", "www_alias": True}]}, "unknown key 'www_alias'"),
-    ({"paths": {"path": "/x"}}, "must be a list of tables"),
+    ({"paths": {"path": "/x"}}, "must be a list of at most 200 tables"),
     ({"index_files": ["a/index.html"]}, "without /"),
     ({"deny": ["/search?q=*"]}, "without ? and #"),
     ({"on_disallowed": "deny"}, "drop, reject"),
@@ -267,6 +267,12 @@ def test_a_faulty_rule_is_one_problem(rules, part):
 )
 def test_a_pattern_that_covers_too_much_or_nothing_is_a_problem(pattern):
     assert len(problems({pattern: {}})) == 1
+
+
+def test_no_more_problems_are_listed_than_anybody_reads():
+    found = problems({f"shop{number}.example": {"alow": []} for number in range(5_000)})
+    assert len(found) == 1_001
+    assert found[-1] == "there may be more: only the first 1,000 are listed"
 
 
 def test_two_spellings_of_one_pattern_are_a_problem():
