@@ -20,6 +20,7 @@ from scrapy_dedup.crawl.requests import (
     REFERRER,
     TICKET,
     chain_of,
+    forget_inherited_hops,
     is_governed,
     is_observed,
     linked_url,
@@ -110,6 +111,8 @@ class DedupDownloaderMiddleware:
             put(self._followed, ticket, request)
         elif earlier := self._unanswered.pop(request.meta.get(TICKET, ""), None):
             put(self._followed, request.meta[TICKET], earlier)
+        elif TICKET in request.meta:  # of a request that has ended: an errback or other code copied its meta
+            forget_inherited_hops(request)
 
     def _settled(self, request: Request) -> Request | None:
         """Return the request that a request follows, or that it is, and wait for neither any more."""

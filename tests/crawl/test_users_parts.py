@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .server import BROKEN, NOT_FOUND, Reply, page, redirect
+from .server import BROKEN, DROPPED, NOT_FOUND, Reply, page, redirect
 
 SPIDER = """
 import dataclasses
@@ -102,7 +102,11 @@ class Users(scrapy.Spider):
             yield Slow(self.base + "/slow?utm_source=x", wait=5)
             yield scrapy.FormRequest(self.base + "/form", formdata={"a": "b"}, callback=self.posted)
         for href in response.css("a::attr(href)").getall():
-            yield response.follow(href)
+            yield response.follow(href, errback=self.failed)
+
+    def failed(self, failure):
+        if failure.request.url.endswith("/lost"):
+            yield scrapy.Request(self.base + "/instead", meta=failure.request.meta)
 
     def polled(self, response):
         self.failures.append({"url": response.url, "by": "polled"})
@@ -129,6 +133,7 @@ ROUTES = {
             *(url for urls in ELSEWHERE.values() for url in urls),
             *(f"/{name}" for name in SEEN),
             *("/moved_by_request", "/moved_by_response", "/inline", "/not_started", "/wait"),
+            "/moved_to_lost",
             *("/form/", "/form/?utm_source=b", "/form", "/polled/", "/polled", "/cart/x"),
         ],
     ),
@@ -154,6 +159,9 @@ ROUTES = {
     "/form/": page("form"),
     "/form": lambda visit: redirect("/forbidden") if visit.method == "POST" else page("form_as_such"),
     "/forbidden": Reply(page("forbidden"), 403),
+    "/moved_to_lost": redirect("/lost"),
+    "/lost": DROPPED,
+    "/instead": page("instead"),
     "/account": lambda visit: page(f"account {visit.headers.get('x-account')}"),
     "/slow": page("slow"),
 }
@@ -246,6 +254,14 @@ def test_the_referrer_of_a_page_is_never_a_hop_of_its_own_way(used):
     (row,) = result.ledger.at("/start_target")
 
     assert (row.redirect_urls, row.referrer_url) == ((f"{server.base}/moved_start",), None)
+
+
+def test_a_request_of_an_errback_has_a_way_of_its_own_though_it_copies_meta(used):
+    result, server = used
+
+    (row,) = result.ledger.at("/instead")
+
+    assert (row.redirect_urls, row.request_url) == ((), f"{server.base}/instead")
 
 
 def test_a_denied_url_is_kept_with_the_page_that_linked_to_it(used):
