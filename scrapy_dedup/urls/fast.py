@@ -12,7 +12,7 @@ Four things make the difference:
   facets, so most shapes are new.
 - **Nothing is built that is there already**: an unchanged URL is its own key and its own fetch_url.
 
-What does not fit (whitespace around, backslashes, empty parameters) goes to the steps. No
+What does not fit (line breaks inside, backslashes, empty parameters) goes to the steps. No
 decision about a whole URL is remembered, and what is remembered is bounded.
 """
 
@@ -28,7 +28,7 @@ from scrapy_dedup.urls.decision import Change, UrlDecision, Verdict
 from scrapy_dedup.urls.fragments import settle_fragment
 from scrapy_dedup.urls.hosts import HostRules, Place, settle_path
 from scrapy_dedup.urls.rules import Rules
-from scrapy_dedup.urls.steps import STANDARD, Preset, decide_by_steps, take_apart
+from scrapy_dedup.urls.steps import C0_AND_SPACE, STANDARD, Preset, decide_by_steps, take_apart
 
 PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&*+,=:@/?)"
 """What stands for itself in every path and query; not ``%``, and not ``;([]'``, which some step looks for."""
@@ -50,6 +50,8 @@ _QUERY_SPELLING = (Change("percent_encoding", "query"),)
 _PATH_SESSION = (Change("session", "path"),)
 _ANCHOR = (Change("fragment"),)
 _DOT_SEGMENTS = (Change("dot_segments"),)
+_WHITESPACE = Change("whitespace")
+_KEPT_AS_GIVEN = ("unparseable", "unsupported_scheme")  # reasons under which the key is the URL as given
 _SLASH = (Change("trailing_slash"),)
 _QUERY_ORDER = (Change("query_order"),)
 
@@ -140,13 +142,16 @@ class Lane:
 
 
 class _FoldedNames:
-    """The folded names of a query; they are made only when a rule asks for them."""
+    """The folded names of a query; they are made only when a rule asks for them, and once."""
 
     def __init__(self, raw_names: Sequence[str]) -> None:
         self._raw_names = raw_names
+        self._folded: set[str] = set()
 
     def __contains__(self, name: object) -> bool:
-        return name in {names.folded(query.rule_name(raw)) for raw in self._raw_names}
+        if not self._folded:
+            self._folded = {names.folded(query.rule_name(raw)) for raw in self._raw_names}
+        return name in self._folded
 
 
 class Site(NamedTuple):
@@ -230,6 +235,10 @@ class Memory:
         return Site(draft.base, changes, draft.denied, lane, None if plain_path else place, place.policy_id)
 
 
+def _spell_loosely(text: str) -> str:
+    return query.loose(query.normal(text))
+
+
 def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
     preset: Preset, hosts: HostRules
 ) -> Callable[[str], UrlDecision]:
@@ -237,19 +246,19 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
     memory = Memory(preset, hosts)
     known_site, site_of, lane_of = memory.sites.get, memory.site, memory.lane
     is_standard = preset is STANDARD
+    spell_query = _spell_loosely if is_standard else query.normal
     make = tuple.__new__
 
-    def spell_query(text: str, illegal: bytes, residue: bytes) -> str:
-        if b"%" in residue:
-            text = percent.decode_unreserved(text)
-        if illegal:
-            text = percent.encode_forbidden(text)
-        if b"'" in residue:
-            text = text.replace("'", "%27")
-        return query.loose(text) if is_standard else text
-
     def by_steps(url: str) -> UrlDecision:
-        return decide_by_steps(url, preset, hosts)
+        bare = url.strip(C0_AND_SPACE)
+        if bare == url:
+            return decide_by_steps(url, preset, hosts)
+        decision = decide(bare)
+        if decision.reason in _KEPT_AS_GIVEN:
+            return decide_by_steps(url, preset, hosts)
+        changes = (*(() if _WHITESPACE in decision.changes else (_WHITESPACE,)), *decision.changes)
+        fetch_url = url if decision.fetch_url == bare else decision.fetch_url
+        return decision._replace(url=url, fetch_url=fetch_url, changes=changes)
 
     def decide(url: str) -> UrlDecision:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a call costs as much as a step
         # The authority.
@@ -273,20 +282,18 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
             residue = raw.encode().translate(None, PLAIN)
         except UnicodeEncodeError:
             return by_steps(url)
-        illegal = residue and residue.translate(None, _LEGAL)
-        if illegal and (raw[-1] <= " " or illegal != illegal.translate(None, _DELICATE)):
-            return by_steps(url)
-        raw_path, mark, raw_query = raw.partition("?") if "?" in raw else (raw, "", "")
+        raw_path, mark, raw_query = raw.partition("?")
 
         # The path.
-        path, sent_path = raw_path, raw_path
+        path = sent_path = raw_path
         if residue:
-            if "%" in raw_path:
-                path = percent.decode_unreserved(raw_path)
-            if illegal:
-                path = percent.encode_forbidden(path)
-            if path != raw_path:
-                changes += _PATH_SPELLING
+            illegal = residue.translate(None, _LEGAL)
+            if illegal and (raw[-1] <= " " or illegal != illegal.translate(None, _DELICATE)):
+                return by_steps(url)
+            if illegal or "%" in raw_path:
+                path = percent.normal(raw_path)
+                if path != raw_path:
+                    changes += _PATH_SPELLING
         if "/." in path and paths.has_dot_segment(path):
             path = paths.remove_dot_segments(path)
             changes += _DOT_SEGMENTS
@@ -310,10 +317,10 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
             changes += _SLASH
 
         # The query.
-        text, sent_query = raw_query, raw_query
+        text = sent_query = raw_query
         if mark:
             if residue:
-                text = spell_query(raw_query, illegal, residue)
+                text = spell_query(raw_query)
                 if text != raw_query:
                     changes += _QUERY_SPELLING
             if lane.reads_query:
@@ -354,11 +361,9 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
                 changes += edits
         if not changes:
             return make(UrlDecision, (url, url, url, _ALLOW, None, changes, policy_id))
-        key = (
-            f"{base}{path}{mark}{text}"
-            if key_fragment is None
-            else f"{base}{path}{mark}{text}#{key_fragment}"
-        )
+        key = f"{base}{path}{mark}{text}"
+        if key_fragment is not None:
+            key = f"{key}#{key_fragment}"
         if denied:
             return make(UrlDecision, (url, key, url, _DENY, denied, changes, policy_id))
         if sent_query == raw_query and sent_path == raw_path:

@@ -27,7 +27,8 @@ from scrapy_dedup.urls.fragments import settle_fragment
 from scrapy_dedup.urls.hosts import HostRules, Place, settle_path
 from scrapy_dedup.urls.rules import Rules, Table
 
-_C0_AND_SPACE = "".join(map(chr, range(0x21)))
+C0_AND_SPACE = "".join(map(chr, range(0x21)))
+"""What the WHATWG parser strips from both ends of its input."""
 _TABS_AND_BREAKS = re.compile("[\t\n\r]+")
 _SEPARATORS = {chars: re.compile(f"([{chars}])") for chars in ("&", ";", "&;")}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -108,7 +109,7 @@ class Draft:
             return self.url
         before = f"{self.before_authority}{self.raw_authority}{self.raw_path}"
         text = f"{before}{_led('?', self.raw_query)}{_led('#', self.raw_fragment)}"
-        kept = text.rstrip(_C0_AND_SPACE)
+        kept = text.rstrip(C0_AND_SPACE)
         return kept + percent.encode(
             text[len(kept) :]
         )  # a space that is now the last character would be lost
@@ -128,7 +129,7 @@ def take_apart(url: str, hosts: HostRules) -> Draft:
         UnsupportedScheme: it is not for http or https.
         ValueError: it is no absolute URL.
     """
-    text = _TABS_AND_BREAKS.sub("", url.strip(_C0_AND_SPACE))
+    text = _TABS_AND_BREAKS.sub("", url.strip(C0_AND_SPACE))
     scheme = _SCHEME.match(text)
     if scheme is None:
         msg = "no scheme"
