@@ -49,8 +49,6 @@ class Judgement:
 
 Rule = Callable[[ResponseFacts], Judgement | None]
 
-VALID = Judgement(Validity.VALID, None, Recovery.NONE)
-
 # Statuses that can pass by themselves: too early, rate limits, time-outs, faults of the server.
 _RETRY_STATUSES = frozenset({408, 425, 429})
 _AUTHENTICATE_STATUSES = frozenset({401, 403, 407})
@@ -62,12 +60,12 @@ _HTML_STARTS = (b"<!doctype html", b"<html")
 
 
 def judge(facts: ResponseFacts) -> Judgement:
-    """Return the verdict of the first rule of `RULES` that has one, else valid."""
+    """Return the verdict of the first rule of `RULES` that has one, else valid, for the spider's reason."""
     for rule in RULES:
         judgement = rule(facts)
         if judgement is not None:
             return judgement
-    return VALID
+    return Judgement(Validity.VALID, facts.declared_reason, Recovery.NONE)
 
 
 def is_html(content_type: str | None, body_start: bytes) -> bool:

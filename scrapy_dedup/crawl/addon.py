@@ -20,7 +20,7 @@ from scrapy_dedup.crawl.pipeline import DedupPipeline
 from scrapy_dedup.crawl.spider_middleware import DedupPageMiddleware, DedupSpiderMiddleware
 from scrapy_dedup.crawl.suite import Suite
 from scrapy_dedup.crawl.variants import Variants
-from scrapy_dedup.errors import ConfigError
+from scrapy_dedup.errors import ConfigError, LedgerError
 from scrapy_dedup.ledger import LedgerWriter
 
 if TYPE_CHECKING:
@@ -60,16 +60,15 @@ class Addon:
         """Check the settings and the ledger, then enable the components.
 
         Raises:
-            ConfigError: with every problem of the settings.
-            LedgerError: when the ledger cannot be used; nothing was created or changed.
+            ConfigError: with every problem of the settings, and of the ledger beside them.
+            LedgerError: when only the ledger cannot be used; nothing was created or changed.
         """
         # An unknown feed format would switch off every feed of the user: the formats are known even when off.
         for feed_format, exporter in EXPORTERS.items():
             settings["FEED_EXPORTERS"].setdefault(feed_format, exporter, "addon")
-        config = read_config(settings)
+        config = checked_config(settings)
         if not config.enabled:
             return
-        LedgerWriter.check(config.ledger_url)
         suite = Suite(self.crawler, config)
         suite.pages = Pages(suite)
         suite.variants = Variants(suite)
@@ -92,6 +91,38 @@ def calm_libraries() -> None:
     alembic = logging.getLogger("alembic")
     if alembic.level == logging.NOTSET:
         alembic.setLevel(logging.WARNING)
+
+
+def checked_config(settings: BaseSettings) -> Config:
+    """Read the configuration and check that its ledger can be used.
+
+    Raises:
+        ConfigError: with every problem of the settings, and of the ledger beside them.
+        LedgerError: when only the ledger cannot be used.
+    """
+    try:
+        config = read_config(settings)
+    except ConfigError as error:
+        url = ledger_url(settings)
+        if url is None:
+            raise
+        try:
+            LedgerWriter.check(url)
+        except LedgerError as ledger_error:
+            raise ConfigError([*error.problems, str(ledger_error)]) from None
+        raise
+    if config.enabled:
+        LedgerWriter.check(config.ledger_url)
+    return config
+
+
+def ledger_url(settings: BaseSettings) -> str | None:
+    """Return the ledger's URL where it is right, whatever else is wrong, so that all problems are told."""
+    named = {name: value for name, value in dedup_settings(settings).items() if name == "DEDUP_LEDGER"}
+    try:
+        return Config.from_settings(named, base_dir=base_dir()).ledger_url
+    except ConfigError:
+        return None
 
 
 def read_config(settings: BaseSettings) -> Config:

@@ -162,6 +162,8 @@ class DedupDownloaderMiddleware:
                 response.request = request  # as the engine does next
             if not self._suite.pages.reaches_callback(response):
                 self._ended(request, f"http_{response.status}", response)
+            elif is_governed(request) and not self._suite.config.auto_pages:
+                self._suite.variants.key_succeeded(request)  # else the page decides, once it is judged
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
@@ -179,7 +181,8 @@ class DedupDownloaderMiddleware:
     def _ended(self, request: Request, reason: str, response: Response | None) -> None:
         if self._suite.is_crawl:
             self._suite.spawn(self._suite.pages.record_failure(request, reason, response=response))
-        if is_governed(request):
+        is_unchanged = response is not None and response.status == 304
+        if is_governed(request) and not is_unchanged:
             self._suite.variants.key_failed(request)
 
     # -- at rest

@@ -172,7 +172,9 @@ class Pages:
                 response=response,
                 payload_digest=await digest_of(response.body),
                 outcome=outcome_of(response.status),
-                judgement=judge(response_facts(response, None, NOTHING_SAID)),
+                judgement=None
+                if response.status == 304
+                else judge(response_facts(response, None, NOTHING_SAID)),
             )
         self._suite.stats.inc_value(names.FAILURES)
         self.export(await self._suite.record(Sighting(observation, None)))
@@ -224,7 +226,7 @@ class Pages:
             outcome=outcome,
             validity=judgement.validity if judgement else None,
             validity_reason=judgement.reason if judgement else failure,
-            recovery=judgement.recovery if judgement else Recovery.RETRY,
+            recovery=judgement.recovery if judgement else Recovery.RETRY if failure else Recovery.NONE,
             title=found.title,
             byline=found.byline,
             site_name=found.site_name,
@@ -262,6 +264,8 @@ def outcome_of(status: int) -> Outcome:
     """Return what became of a request that was answered with a status."""
     if 200 <= status < 300:
         return Outcome.FETCHED
+    if status == 304:
+        return Outcome.NOT_MODIFIED
     return Outcome.GONE if status in GONE else Outcome.ERROR
 
 

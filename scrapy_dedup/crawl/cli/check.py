@@ -12,8 +12,7 @@ import scrapy
 import sqlalchemy
 
 import scrapy_dedup
-from scrapy_dedup.config import Config
-from scrapy_dedup.crawl.addon import base_dir, read_config
+from scrapy_dedup.crawl.addon import ledger_url, read_config
 from scrapy_dedup.crawl.cli.context import Context, named_ledger_url
 from scrapy_dedup.crawl.cli.output import columns, printable, shown_url
 from scrapy_dedup.errors import ConfigError, LedgerError
@@ -96,13 +95,7 @@ def _ledger_url(context: Context) -> str | None:
     """Return the ledger even when other settings are wrong, so that its problems are told with theirs."""
     if context.options.ledger:
         return named_ledger_url(context.options.ledger)
-    named = {
-        name: context.settings[name] for name in ("DEDUP_LEDGER",) if context.settings.get(name) is not None
-    }
-    try:
-        return Config.from_settings(named, base_dir=base_dir()).ledger_url
-    except ConfigError:
-        return None
+    return ledger_url(context.settings)
 
 
 def _is_missing(url: str) -> bool:
