@@ -57,17 +57,22 @@ def decode(payload: Payload) -> Decoded:
 def parse(text: str) -> Element | None:
     """Return the root of the page's tree, or None when there is nothing to parse.
 
-    Comments and processing instructions are left out. Elements nested deeper than 2,048 are cut off by the
-    parser.
+    Comments and processing instructions are left out.
+
+    Raises:
+        RecursionError: the parser stopped in the middle, at an element nested more than 2,048 deep.
     """
     # A parser for each page: the libxml2 dictionary of a parser keeps every name that it ever saw.
     parser = lxml.html.HTMLParser(
         huge_tree=True, collect_ids=False, remove_comments=True, remove_pis=True, encoding="utf-8"
     )
     try:
-        return lxml.html.document_fromstring(text.encode("utf-8"), parser=parser)
+        root = lxml.html.document_fromstring(text.encode("utf-8"), parser=parser)
     except lxml.etree.ParserError:  # an empty document
         return None
+    if any(entry.type == lxml.etree.ErrorTypes.ERR_RESOURCE_LIMIT for entry in parser.error_log):
+        raise RecursionError("the page is nested too deep")  # its end is missing from the tree
+    return root
 
 
 def prepare(root: Element) -> None:
@@ -120,15 +125,20 @@ _LANDMARK_ROLES = frozenset(
 _AROUND_TEXT = re.compile(
     "|".join(
         (
-            r"(?:cookies?|consent|gdpr|privacy)[-_]?(?:banner|bar|notice|consent|popup|modal|dialog|message|overlay|wall)",
+            r"(?:cookies?|consent|gdpr)[-_]?(?:banner|bar|notice|consent|popup|modal|dialog|message|overlay|wall)",
+            r"privacy[-_]?(?:banner|bar|popup|modal|dialog|overlay|wall)",
             r"onetrust-\S+|cookiebot\S*|usercentrics\S*",
             r"(?:left|right|site|page)?[-_]?side[-_]?bar|side[-_]?nav",
             r"(?:site|page|global|main|primary)?[-_]?(?:footer|nav|navigation|navbar)",
             r"ads?|ad[-_](?:slot|unit|banner|container|box|wrapper)|adsbygoogle|advert(?:s|isement)?|sponsored",
-            r"legal[-_](?:notice|text|line|footer)|copyright|disclaimer",
             r"related[-_](?:links|posts|articles|pages|stories|content)|breadcrumbs?",
         )
     ),
+    re.IGNORECASE,
+)
+# These are around the text only while they stand outside of it; inside, the page is about them.
+_AROUND_MAIN = re.compile(
+    r"legal[-_](?:notice|text|line|footer)|copyright|disclaimer|privacy[-_]?(?:notice|message|consent)",
     re.IGNORECASE,
 )
 _CONTAINERS = frozenset({"div", "section", "ul", "ol", "p", "span", "ins", "aside", "table", "form"})
@@ -138,6 +148,9 @@ _HOLDS_THE_TEXT = lxml.etree.XPath("boolean(self::main|self::article|self::body|
 _CALLOUT = re.compile(
     r"\b(?:admonition|callout|starlight-aside|note|notice|tip|hint|important|caution|warning|danger)\b"
 )
+
+# What highlighters call the cell beside a listing.
+_LINE_NUMBERS = re.compile(r"\b(?:linenos?|gutter)\b")
 
 _PERMALINKS = frozenset({"\u00b6", "#", "\u00a7", "\U0001f517"})  # pilcrow, hash, section sign, link
 
@@ -152,6 +165,53 @@ def _keep_callouts(root: Element) -> None:
             aside.tag = "div"
             for name in ("class", "id", "role"):
                 aside.attrib.pop(name, None)
+
+
+def _open_panels(root: Element) -> None:
+    """Show what a visitor opens with a click: panels behind tabs, and what the browser unfolds to find it."""
+    for panel in root.xpath("//*[@role='tabpanel' or @hidden='until-found']"):
+        for name in ("hidden", "aria-hidden"):
+            panel.attrib.pop(name, None)
+        panel.set("style", _NOT_SHOWN.sub("", panel.get("style", "")))
+
+
+def _unwrap_numbered_code(root: Element) -> None:
+    """Put code in the place of the table that gives it line numbers; in a cell it would lose its lines."""
+    for numbers in list(root.iter("td")):
+        if not _LINE_NUMBERS.search(numbers.get("class", "")):
+            continue
+        row, beside, table = (
+            numbers.getparent(),
+            numbers.getnext(),
+            next(numbers.iterancestors("table"), None),
+        )
+        code = None if beside is None else next(beside.iter("pre"), None)
+        if code is None or table is None or table.getparent() is None:
+            continue
+        if row.getprevious() is not None or row.getnext() is not None:
+            continue  # several listings, or one row for each line
+        code.tail = table.tail
+        table.getparent().replace(table, code)
+
+
+def _flatten_lists_in_cells(root: Element) -> None:
+    """Make lines of the lists in table cells: the extractor drops lists there."""
+    for cell in root.iter("td"):
+        if next(cell.iter("table"), None) is not None:
+            continue  # a cell that lays out a part of the page
+        for element in cell.iter("ul", "ol", "dl"):
+            element.tag = "span"
+            for entry in element.iterchildren("li", "dt", "dd"):
+                entry.tag = "span"
+                _break_line(entry, 0)
+            _break_line(element, len(element))
+
+
+def _break_line(element: Element, place: int) -> None:
+    line_break = lxml.html.Element("br")
+    if place == 0:
+        line_break.tail, element.text = element.text, None
+    element.insert(place, line_break)
 
 
 def _drop_permalinks(root: Element) -> None:
@@ -211,12 +271,17 @@ def _is_around(element: Element) -> bool:
     if element.tag not in _CONTAINERS:
         return False
     names = f"{element.get('id', '')} {element.get('class', '')}".split()
-    return any(map(_is_around_text, names))
+    return any(map(_is_around_text, names)) or (any(map(_is_around_main, names)) and not _MAIN_AREA(element))
 
 
 @functools.lru_cache(maxsize=8192)
 def _is_around_text(name: str) -> bool:
     return _AROUND_TEXT.fullmatch(name) is not None
+
+
+@functools.lru_cache(maxsize=8192)
+def _is_around_main(name: str) -> bool:
+    return _AROUND_MAIN.fullmatch(name) is not None
 
 
 def _drop(elements: Iterator[Element]) -> None:
@@ -225,9 +290,12 @@ def _drop(elements: Iterator[Element]) -> None:
             element.drop_tree()  # the text after the element stays
 
 
-# The order matters: callouts and slugged sections are saved before anything is dropped.
+# The order matters: what would be lost is saved before anything is dropped.
 PREPARATIONS: tuple[Callable[[Element], None], ...] = (
     _keep_callouts,
+    _open_panels,
+    _unwrap_numbered_code,
+    _flatten_lists_in_cells,
     _drop_permalinks,
     _unhide_sections,
     _drop_unseen,

@@ -20,7 +20,7 @@ from scrapy_dedup.content import ExtractionPool, ExtractOptions, Payload, sha256
 from scrapy_dedup.content.extract import extract
 from scrapy_dedup.content.pool import DIGEST_HERE_MAX_BYTES
 
-SLOW = b"<table><tr><td>x" * 1_500  # takes many seconds
+SLOW = b"<table><tr><td>x" * 600  # takes many seconds
 
 
 def page(text: str, url: str = "http://page.invalid/") -> Payload:
