@@ -79,7 +79,7 @@ def _whole_number(low: int, high: int) -> Callable[[Any], int]:
 def _seconds(value: Any) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if isinstance(value, bool) or not 0 < number <= 3600:
         raise ValueError(f"is {value!r}; use a number of seconds above 0 and at most 3600")
@@ -110,12 +110,14 @@ def _ledger(value: Any) -> str:
 
 
 def _without_password(value: Any) -> Any:
-    return re.sub(r"//([^:/@]*):[^@]*@", r"//\1:***@", value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return re.sub(r"(?<=password=)[^&]*", "***", re.sub(r"//([^:/@]*):.*@", r"//\1:***@", value))
 
 
 def _extract(value: Any) -> ExtractOptions:
     if isinstance(value, str):
-        value = {"focus": value}
+        value = _json(value) if value.lstrip().startswith(("{", "[")) else {"focus": value}
     if not isinstance(value, Mapping):
         raise ValueError(f"is {value!r}; use a dict of options such as {{'focus': 'precision'}}")
     known = {item.name for item in fields(ExtractOptions)}
@@ -131,12 +133,17 @@ def _policy_source(value: Any) -> str:
     raise ValueError(f"is {value!r}; use 'standard', 'conservative' or the path of a TOML rule file")
 
 
+def _json(text: str) -> Any:
+    """Read a value from the command line, where every setting is a string."""
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"is not JSON: {error}") from None
+
+
 def _hosts(value: Any) -> Mapping[str, Mapping[str, Any]]:
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"is not JSON: {error}") from None
+        value = _json(value)
     if not isinstance(value, Mapping):
         raise ValueError(f"is a {type(value).__name__}; use a dict of host pattern to rules")
     return value

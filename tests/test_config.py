@@ -1,0 +1,44 @@
+"""Settings as the command line and settings.py give them."""
+
+from __future__ import annotations
+
+import pytest
+
+from scrapy_dedup.config import Config
+from scrapy_dedup.content import ExtractOptions
+from scrapy_dedup.errors import ConfigError
+
+
+def test_options_of_the_extraction_can_be_given_on_the_command_line(tmp_path):
+    options = '{"focus": "precision", "include_comments": true}'
+    config = Config.from_settings({"DEDUP_EXTRACT": options}, base_dir=tmp_path)
+    assert config.extract == ExtractOptions(focus="precision", include_comments=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DEDUP_EXTRACT", "[1]"),
+        ("DEDUP_EXTRACT", "{"),
+        ("DEDUP_EXTRACT", "[" * 100_000),
+        ("DEDUP_HOSTS", "[" * 100_000),
+        ("DEDUP_EXTRACT_TIMEOUT", 10**400),
+    ],
+)
+def test_a_wrong_value_is_a_problem_and_no_crash(tmp_path, name, value):
+    with pytest.raises(ConfigError, match=name):
+        Config.from_settings({name: value}, base_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://me:se@cret/secret@host/name",
+        "mysql://me@host/name?password=secret&sslmode=require",
+    ],
+)
+def test_a_password_in_a_wrong_ledger_url_is_not_repeated(tmp_path, url):
+    with pytest.raises(ConfigError) as caught:
+        Config.from_settings({"DEDUP_LEDGER": url}, base_dir=tmp_path)
+    assert "cret" not in str(caught.value)
+    assert "mysql://me" in str(caught.value)
