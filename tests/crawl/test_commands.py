@@ -589,6 +589,14 @@ def test_explain_writes_what_the_encoding_of_the_terminal_lacks_as_escapes(fille
     assert r"https://shop.example/\xfc" in done.stdout
 
 
+def test_export_beside_a_folder_of_the_same_name_replaces_nothing(filled, dedup, tmp_path):
+    (tmp_path / "out" / "bodies.jsonl").mkdir(parents=True)
+    done = dedup("export", "--ledger", filled, "--out", tmp_path / "out")
+    assert done.code == 1
+    assert "bodies.jsonl is a folder" in done.err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["bodies.jsonl"]
+
+
 def test_export_into_a_file_is_one_message(filled, dedup, tmp_path):
     (tmp_path / "out").write_text("mine")
     done = dedup("export", "--ledger", filled, "--out", "out")

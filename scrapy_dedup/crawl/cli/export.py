@@ -53,12 +53,15 @@ def export(ledger: Ledger, folder: Path, *, job_id: str | None = None) -> list[t
         Path and number of lines of each file.
 
     Raises:
-        DedupError: when the ledger holds no such job.
+        DedupError: when the ledger holds no such job, or a folder has the name of a file.
         OSError: when a file cannot be written.
     """
     if job_id is not None and all(row.job_id != job_id for row in ledger.jobs()):
         raise DedupError(f"the ledger holds no job {job_id!r}; 'scrapy dedup export' without --job takes all")
     folder.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        if (folder / name).is_dir() and not (folder / name).is_symlink():
+            raise DedupError(f"{folder / name} is a folder; name another place for the export")
     with _temporary_files(folder, FILES) as temporary:
         counts = {name: _write(temporary[name], source(ledger, job_id)) for name, source in FILES.items()}
         for name, path in temporary.items():
