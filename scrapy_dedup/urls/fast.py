@@ -87,6 +87,7 @@ class Lane:
         self.reads_query = self.sorts or rules.limits_parameters
         self.splits_at_semicolon = ";" in rules.separators
         self.stays = _Memo(self._stays).__getitem__
+        self._tests = _Memo(lambda name: (name, self._session_test(name))).__getitem__
         self.change = _Memo(lambda name: Change(self._rule(name), name)).__getitem__
 
     def _stays(self, name: str) -> bool | None:
@@ -97,8 +98,11 @@ class Lane:
 
     def _value_matters(self, name: str) -> bool:
         return name not in self.rules.keep and (
-            name in self.rules.values or (self.sorts and names.may_be_session(name))
+            name in self.rules.values or self._session_test(name) is not None
         )
+
+    def _session_test(self, name: str) -> names.SessionTest | None:
+        return names.session_test(name) if self.sorts else None
 
     def _rule(self, name: str) -> str:
         """Return the rule that a parameter falls under if no rule names its value, or ""."""
@@ -126,9 +130,9 @@ class Lane:
                 if not stay:
                     changes.append(self.change(raw_name))
                 continue
-            name = query.rule_name(raw_name)
+            name, is_session = self._tests(raw_name)
             value = query.rule_name(part[len(raw_name) + 1 :])
-            if self.sorts and names.is_session(name, value, folded):
+            if is_session and is_session(value, folded):
                 rule = "session"
             else:
                 rule = parameters.host_rule(name, value, self.rules)
@@ -176,7 +180,7 @@ class Site(NamedTuple):
 
 def _sorted_parts(parts: Sequence[str], raw_names: Sequence[str], ordered: Sequence[str]) -> Iterable[str]:
     """Return the parts in the order of their names; equal names keep their order."""
-    by_name = dict(zip(raw_names, parts, strict=True))
+    by_name = dict(zip(raw_names, parts))  # noqa: B905 - `strict` costs as much as the rest
     if len(by_name) == len(parts):
         return map(by_name.__getitem__, ordered)
     return [parts[place] for place in sorted(range(len(parts)), key=raw_names.__getitem__)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.resources
 import re
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from scrapy_dedup.urls import toml
 
@@ -50,10 +50,21 @@ def is_tracking(name: str) -> bool:
     )
 
 
-def may_be_session(name: str) -> bool:
-    """Tell whether a parameter can hold a session identifier, so that its value has to be looked at."""
+SessionTest = Callable[[str, Container[str]], bool]
+"""Whether a parameter holds a session identifier, from its value and the folded names of the query."""
+
+
+def session_test(name: str) -> SessionTest | None:
+    """Return how to tell whether a parameter holds a session identifier; None if its name never does."""
     name = folded(name)
-    return name in _PLATFORM or name in _SHAPED or name in _PARTNER or _has_platform_prefix(name)
+    if name in _SHAPED:
+        return lambda value, _: _session_shaped(value) is not None
+    if name in _PARTNER:
+        partner = _PARTNER[name]
+        return lambda value, folded_names: bool(value) and partner in folded_names
+    if name in _PLATFORM or _has_platform_prefix(name):
+        return lambda value, _: bool(value)
+    return None
 
 
 def _has_platform_prefix(name: str) -> bool:
@@ -63,25 +74,19 @@ def _has_platform_prefix(name: str) -> bool:
     )
 
 
-def is_session(name: str, value: str, names: Container[str]) -> bool:
+def is_session(name: str, value: str, folded_names: Container[str]) -> bool:
     """Tell whether a parameter holds a session identifier.
 
     Args:
         name: the name in normal percent-encoding.
         value: the value likewise.
-        names: the folded names of all parameters of the URL.
+        folded_names: the folded names of all parameters of the URL.
 
     >>> is_session("sid", "0123456789abcdef0123456789abcdef", ()), is_session("sid", "4711", ())
     (True, False)
     """
-    if not value:
-        return False
-    name = folded(name)
-    if name in _SHAPED:
-        return _session_shaped(value) is not None
-    if name in _PARTNER:
-        return _PARTNER[name] in names
-    return name in _PLATFORM or _has_platform_prefix(name)
+    test = session_test(name)
+    return test is not None and test(value, folded_names)
 
 
 def is_protected(name: str) -> bool:

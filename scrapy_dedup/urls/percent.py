@@ -31,7 +31,6 @@ _abnormal = re.compile(
 
 # RFC 3986 appendix A: what may stand in a path, query or fragment; "%" and the brackets are judged elsewhere
 _FORBIDDEN = re.compile(r"[^!$-;=?-Z_a-z~\[\]]+")
-_ESCAPES = [f"%{octet:02X}" for octet in range(256)]
 
 
 def normal(text: str) -> str:
@@ -57,7 +56,7 @@ def encode_forbidden(text: str) -> str:
 
 def encode(text: str) -> str:
     """Encode each octet of a text, whatever it is."""
-    return "".join([_ESCAPES[octet] for octet in text.encode("utf-8", "surrogatepass")])
+    return "%" + text.encode("utf-8", "surrogatepass").hex("%").upper() if text else ""
 
 
 def _encode_run(run: re.Match[str]) -> str:
@@ -66,9 +65,16 @@ def _encode_run(run: re.Match[str]) -> str:
 
 def _decode_unreserved(text: str) -> str:
     head, *rest = text.split("%")
-    done = [head]
+    try:
+        return head + "".join([_OCTETS[part[:2]] + part[2:] for part in rest])
+    except KeyError:
+        return head + _decode_beside_malformed(rest)
+
+
+def _decode_beside_malformed(parts: list[str]) -> str:
+    done = []
     exposed = False  # does a malformed "%", with at most one digit after it, stand right before this escape?
-    for part in rest:
+    for part in parts:
         octet = _OCTETS.get(part[:2])
         if octet is None:
             done.append("%" + part)
