@@ -120,13 +120,14 @@ _DATE = (
 )
 # What differs between two visits to one page, and by what it is known. A date alone is a statement ("closed
 # on 3 June"), and so is an hour ("opens at 9:00"): a time stamp is a date with an hour, or a time to the
-# second.
+# second. Seconds that something took to make are no statement either, seconds to wait are one.
 _VOLATILE = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"(?:\b(?:{_NAMED})\b,? )?\b{_DATE}(?:,? at |,? |t)\d{{1,2}}:\d{{2}}(?::\d{{2}})?[\d.]*",
         rf"\b(?:(?:{_NAMED})\b[,.]? ){{0,4}}\d{{1,2}}:\d{{2}}:\d{{2}}[\d.]*",
-        r"\b\d+(?:\.\d+)? ?(?:ms|milliseconds?|s|secs?|seconds?|(?:minutes?|hours?|days?) ago)\b",
+        r"\b(?:in|took|time:?) \d+(?:\.\d+)? ?(?:ms|milliseconds?|s|secs?|seconds?)\b",
+        r"\b\d+(?:\.\d+)? ?(?:seconds?|minutes?|hours?|days?) ago\b",
         r"\b(?=\w*\d)(?=\w*[a-z])[\w-]{16,}",  # tokens, request ids, UUIDs
     )
 )
@@ -155,13 +156,15 @@ def _lacking(texts: Sequence[str], said: Sequence[str]) -> list[str]:
         head = tuple(said[place : place + PROSE_WORDS])
         if head in heads:
             places.setdefault(head, []).append(place)
-    return [
-        text
-        for text, words in zip(texts, sought, strict=True)
-        if not any(
-            said[place : place + len(words)] == words for place in places.get(tuple(words[:PROSE_WORDS]), ())
-        )
-    ]
+    runs: dict[tuple[tuple[str, ...], int], set[tuple[str, ...]]] = {}
+    lacking = []
+    for text, words in zip(texts, sought, strict=True):
+        head, size = tuple(words[:PROSE_WORDS]), len(words)
+        if (head, size) not in runs:  # once for all pieces that begin alike, as the entries of a list do
+            runs[head, size] = {tuple(said[place : place + size]) for place in places.get(head, ())}
+        if tuple(words) not in runs[head, size]:
+            lacking.append(text)
+    return lacking
 
 
 def _is_outside(element: Element) -> bool:

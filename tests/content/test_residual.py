@@ -70,6 +70,13 @@ def test_prose_of_a_page_of_megabytes_is_looked_up_in_one_pass():
     assert time.process_time() - started < 8
 
 
+def test_prose_that_begins_alike_is_looked_up_in_one_pass():
+    texts = [f"Click here to see all the details of product number {number} now." for number in range(8_000)]
+    started = time.process_time()
+    assert residual_digest([Block("p", text, text) for text in texts], " ".join(texts)) is None
+    assert time.process_time() - started < 8
+
+
 def test_prose_with_another_end_is_not_in_the_text():
     assert residual(f"<p>{PROSE} Not today.</p>", main=f"{MAIN} {PROSE} Not tomorrow.") is not None
 
@@ -103,6 +110,11 @@ def test_invisible_characters_and_markup_do_not_hide_that_the_text_has_it():
 def test_what_changes_at_every_visit_makes_no_difference(one, other):
     assert residual(f"<p>{one}</p>") is not None
     assert residual(f"<p>{one}</p>") == residual(f"<p>{other}</p>")
+
+
+def test_seconds_to_wait_are_a_statement():
+    wait = "The valve must be held shut for {} seconds after the alarm has gone off."
+    assert residual(f"<p>{wait.format(10)}</p>") != residual(f"<p>{wait.format(90)}</p>")
 
 
 def test_opening_hours_are_no_time_stamp():
