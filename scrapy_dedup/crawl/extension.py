@@ -35,7 +35,8 @@ class DedupExtension:
         return extension
 
     def spider_opened(self, spider: Spider) -> None:
-        """Name a dupefilter that does not ask our fingerprinter."""
+        """Begin, and name a dupefilter that does not ask our fingerprinter."""
+        self._suite.spider_opened()
         slot = self._crawler.engine._slot
         complaint = bypass(slot.scheduler, self._crawler.request_fingerprinter) if slot else None
         if complaint:

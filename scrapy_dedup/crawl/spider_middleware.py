@@ -53,6 +53,9 @@ class DedupSpiderMiddleware:
     ) -> AsyncIterator[Any]:
         """Judge the requests of a callback."""
         async for entry in result:
+            if isinstance(entry, Request) and entry is response.request:
+                # Scrapy tells what is under way by the object, and the page of this one is not recorded yet.
+                entry = with_url(entry, entry.url)  # noqa: PLW2901
             admitted = self._admitted(entry, response.url)
             if admitted is not None:
                 yield admitted

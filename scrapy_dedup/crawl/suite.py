@@ -55,6 +55,8 @@ class Suite:
         start_fingerprints: of the start requests, which Scrapy does not remember.
         pages: records responses and failures.
         variants: gives suppressed URLs their turn.
+        is_crawl: whether this is a crawl, and not a command that looks at a page: shell, fetch, view, parse,
+            check.
     """
 
     def __init__(self, crawler: Crawler, config: Config) -> None:
@@ -71,6 +73,7 @@ class Suite:
             config.extract, workers=config.workers, time_limit_s=config.extract_timeout_s
         )
         self.ledger_failure: LedgerError | None = None
+        self.is_crawl = False
         self.is_closing = False
         self._writer: LedgerWriter | None = None
         self._opening: asyncio.Future[None] | None = None
@@ -98,16 +101,15 @@ class Suite:
         """The stats of the crawl."""
         return self.crawler.stats
 
-    @property
-    def is_crawl(self) -> bool:
-        """Whether this is a crawl, and not a command that looks at a page: shell, fetch, view, parse, check.
+    def spider_opened(self) -> None:
+        """Find out whether this is a crawl; the crawler itself says no more once it was asked to stop.
 
         The shell drives the engine without the crawler; the other commands put a start of their own into the
         spider. What they fetch is for a person to see and leaves nothing behind.
         """
         start = self.crawler.spidercls.start
         home = getattr(start, "__module__", None) or ""
-        return self.crawler.crawling and not home.startswith("scrapy.commands.")
+        self.is_crawl = self.crawler.crawling and not home.startswith("scrapy.commands.")
 
     @property
     def spider_name(self) -> str:

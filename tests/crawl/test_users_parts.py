@@ -94,6 +94,9 @@ class Users(scrapy.Spider):
             yield PageItem.from_response(response.replace(body=response.body + b"<p>more</p>"), own=name)
         elif name == "inline":
             await self.crawler.engine.download_async(scrapy.Request(self.base + "/inline_moved"))
+        elif name == "requested_again" and not response.meta.get("again"):
+            response.request.dont_filter, response.request.meta["again"] = True, True
+            yield response.request
         elif name == "again":
             yield scrapy.Request(
                 self.base + "/polled/", self.polled, dont_filter=True, meta={"dont_cache": True}
@@ -133,7 +136,7 @@ ROUTES = {
             *(url for urls in ELSEWHERE.values() for url in urls),
             *(f"/{name}" for name in SEEN),
             *("/moved_by_request", "/moved_by_response", "/inline", "/not_started", "/wait"),
-            "/moved_to_lost",
+            *("/moved_to_lost", "/requested_again"),
             *("/form/", "/form/?utm_source=b", "/form", "/polled/", "/polled", "/cart/x"),
         ],
     ),
@@ -162,6 +165,7 @@ ROUTES = {
     "/moved_to_lost": redirect("/lost"),
     "/lost": DROPPED,
     "/instead": page("instead"),
+    "/requested_again": page("requested_again"),
     "/account": lambda visit: page(f"account {visit.headers.get('x-account')}"),
     "/slow": page("slow"),
 }
@@ -264,6 +268,12 @@ def test_a_request_of_an_errback_has_a_way_of_its_own_though_it_copies_meta(used
     assert (row.redirect_urls, row.request_url) == ((), f"{server.base}/instead")
 
 
+def test_a_request_that_its_callback_yields_once_more_is_sent_once_more(used):
+    result, _ = used
+
+    assert result.reached_callback("requested_again") == len(result.ledger.at("/requested_again")) == 2
+
+
 def test_a_denied_url_is_kept_with_the_page_that_linked_to_it(used):
     result, server = used
 
@@ -302,6 +312,40 @@ class Stopped(scrapy.Spider):
     def parse(self, response):
         raise CloseSpider("enough")
 """
+
+INTERRUPTED = """
+import asyncio
+import scrapy
+from scrapy_dedup import PageItem
+
+class Interrupted(scrapy.Spider):
+    name = "interrupted"
+
+    def __init__(self, base, **kwargs):
+        super().__init__(**kwargs)
+        self.start_urls = [base + "/slow", base + "/slow_item", base + "/first"]
+        self.seen = []
+
+    async def parse(self, response):
+        self.seen.append({"url": response.url, "marks": []})
+        if response.url.endswith("/first"):
+            self.stopping = asyncio.ensure_future(self.crawler.stop_async())  # as Scrapy does at an interrupt
+        elif response.url.endswith("_item"):
+            yield PageItem.from_response(response)
+"""
+
+
+def test_pages_that_still_arrive_after_an_interrupt_are_recorded(serve, crawl):
+    slow = ("slow", "slow_item")
+    server = serve({"/first": page("first"), **{f"/{name}": Reply(page(name), delay_s=1) for name in slow}})
+
+    result = crawl(INTERRUPTED, base=server.base)
+
+    assert result.stats["finish_reason"] == "shutdown"
+    assert {call["url"] for call in result.callbacks} == {
+        f"{server.base}/{name}" for name in (*slow, "first")
+    }
+    assert {row.url for row in result.ledger.observations} == {call["url"] for call in result.callbacks}
 
 
 def test_a_refused_response_is_recorded_though_the_crawl_is_stopped(serve, crawl):
