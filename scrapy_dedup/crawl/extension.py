@@ -34,13 +34,14 @@ class DedupExtension:
         crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
         return extension
 
-    def spider_opened(self, spider: Spider) -> None:
-        """Begin, and name a dupefilter that does not ask our fingerprinter."""
+    async def spider_opened(self, spider: Spider) -> None:
+        """Name a dupefilter that does not ask our fingerprinter; take up the job of a paused crawl."""
         self._suite.spider_opened()
         slot = self._crawler.engine._slot
         complaint = bypass(slot.scheduler, self._crawler.request_fingerprinter) if slot else None
         if complaint:
             logger.warning(complaint, extra={"spider": spider})
+        await self._suite.resume()
 
     async def spider_closed(self, spider: Spider, reason: str) -> None:
         """End the job, before Scrapy writes the stats out, and show the funnel."""

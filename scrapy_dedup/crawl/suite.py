@@ -12,12 +12,16 @@ import functools
 import logging
 import secrets
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.job import job_dir
 
 from scrapy_dedup.config import Config
 from scrapy_dedup.content.pool import ExtractionPool
 from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.digest_table import DigestTable
+from scrapy_dedup.crawl.jobdir import read_job_id, write_job_id
 from scrapy_dedup.crawl.requests import referrer_of
 from scrapy_dedup.errors import LedgerError
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Recorded, Sighting
@@ -174,30 +178,39 @@ class Suite:
 
     # -- the ledger
 
-    @property
+    @functools.cached_property
     def job(self) -> JobRecord:
-        """The job of this crawl."""
-        self.writer  # noqa: B018 - makes the job
-        return self._job
+        """The job of this crawl; with JOBDIR the one of the crawl that it resumes."""
+        started_at = utc_now()
+        return JobRecord(
+            job_id=self.config.job_id or self._resumed_job_id or new_job_id(self.spider_name, started_at),
+            spider=self.spider_name,
+            corpus=self.config.corpus,
+            settings_digest=self.config.settings_digest,
+            policy=self.policy.policy_id,
+            extractor=self.config.extract.extractor_id,
+            source_digest=None,
+            started_at=started_at,
+        )
+
+    @functools.cached_property
+    def _job_folder(self) -> Path | None:
+        folder = job_dir(self.crawler.settings)
+        return Path(folder) if folder else None
+
+    @functools.cached_property
+    def _resumed_job_id(self) -> str | None:
+        if self._job_folder is None:
+            return None
+        return read_job_id(self._job_folder, spider=self.spider_name, corpus=self.config.corpus)
 
     @property
     def writer(self) -> LedgerWriter:
         """The ledger's writer; it touches no file before its first record."""
         if self._writer is None:
-            started_at = utc_now()
-            self._job = JobRecord(
-                job_id=self.config.job_id or new_job_id(self.spider_name, started_at),
-                spider=self.spider_name,
-                corpus=self.config.corpus,
-                settings_digest=self.config.settings_digest,
-                policy=self.policy.policy_id,
-                extractor=self.config.extract.extractor_id,
-                source_digest=None,
-                started_at=started_at,
-            )
             self._writer = LedgerWriter(
                 self.config.ledger_url,
-                self._job,
+                self.job,
                 self.policy.spec(),
                 reuse_normalized=self.policy.name == "standard",
             )
@@ -205,11 +218,40 @@ class Suite:
 
     async def next_seq(self) -> int:
         """Return the number of the next observation of this job, opening the ledger if it is the first."""
-        if self._opening is None:
-            loop = asyncio.get_running_loop()
-            self._opening = loop.run_in_executor(None, self.writer.open)
-        await asyncio.shield(self._opening)
+        await self.open()
         return self.writer.next_seq()
+
+    async def resume(self) -> None:
+        """Take up the job of a paused crawl, so that its failures are known before the first link."""
+        if self._resumed_job_id == self.job.job_id:
+            await self.guard(self.open())
+
+    async def open(self) -> None:
+        """Open the ledger, once.
+
+        Raises:
+            LedgerError: when it cannot be opened.
+        """
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._open())
+        await asyncio.shield(self._opening)
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        failed = await loop.run_in_executor(None, self._open_ledger)
+        self.variants.remember(failed)
+
+    def _open_ledger(self) -> list[tuple[str, str]]:
+        """Open the ledger and return what failed before a resumed crawl was paused."""
+        self.writer.open()
+        if self._job_folder is None:
+            return []
+        job_id = self.job.job_id
+        if self._resumed_job_id != job_id:
+            write_job_id(self._job_folder, job_id, spider=self.job.spider, corpus=self.job.corpus)
+            return []
+        with Ledger.open(self.config.ledger_url) as ledger:
+            return list(ledger.failed_urls(job_id))
 
     async def record(self, sighting: Sighting) -> Recorded:
         """Commit an observation; return once it is durable.

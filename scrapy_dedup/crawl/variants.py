@@ -90,6 +90,12 @@ class Variants:
             self._active.pop(key, None)
             self._at_rest.discard(bytes_of(key))
 
+    def remember(self, failures: Iterable[tuple[str, str]]) -> None:
+        """Take note of failures before the crawl was paused: pairs of URL key and URL as requested."""
+        for key, url in failures:
+            for failed in {key, self._suite.key_of(url)}:
+                self._at_rest.add(bytes_of(failed), digest_of_url(url))
+
     def _keys_of(self, request: Request) -> set[str]:
         keys = {self._suite.key_of(url) for url in keyed_chain_of(request)}
         variant = variant_of_key(request)

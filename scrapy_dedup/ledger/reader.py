@@ -169,6 +169,17 @@ class Ledger:
             same_text=tuple(map(_observation, self._observation_rows(_t.observation.c.body, bodies))),
         )
 
+    def failed_urls(self, job_id: str) -> Iterator[tuple[str, str]]:
+        """Yield (URL key, URL as requested) of each failure of a job whose key brought no valid page in it."""
+        seen = _t.observation.c
+        job = sa.select(_t.job.c.ordinal).where(_t.job.c.job_id == codec.escape(job_id)).scalar_subquery()
+        brought = sa.select(seen.url_key_digest).where(seen.job == job, seen.validity == "valid")
+        failures = sa.select(seen.url_key, seen.fetch_url).where(
+            seen.job == job, seen.outcome.in_(("error", "gone")), seen.url_key_digest.not_in(brought)
+        )
+        for row in self._stream(failures):
+            yield codec.unescape(row["url_key"]), codec.unescape(row["fetch_url"])
+
     def job_summary(self, job_id: str) -> dict[str, int]:
         """Return counts of one job: ``observations``, distinct ``payloads`` of valid pages, ``aliases``."""
         seen = _t.observation.c
