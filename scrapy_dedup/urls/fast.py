@@ -239,10 +239,6 @@ class Memory:
         return Site(draft.base, changes, draft.denied, lane, None if plain_path else place, place.policy_id)
 
 
-def _spell_loosely(text: str) -> str:
-    return query.loose(query.normal(text))
-
-
 def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
     preset: Preset, hosts: HostRules
 ) -> Callable[[str], UrlDecision]:
@@ -250,7 +246,6 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
     memory = Memory(preset, hosts)
     known_site, site_of, lane_of = memory.sites.get, memory.site, memory.lane
     is_standard = preset is STANDARD
-    spell_query = _spell_loosely if is_standard else query.normal
     make = tuple.__new__
 
     def by_steps(url: str) -> UrlDecision:
@@ -294,10 +289,10 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
             illegal = residue.translate(None, _LEGAL)
             if illegal and (raw[-1] <= " " or illegal != illegal.translate(None, _DELICATE)):
                 return by_steps(url)
-            if illegal or "%" in raw_path:
-                path = percent.normal(raw_path)
-                if path != raw_path:
-                    changes += _PATH_SPELLING
+            spell = percent.normal if illegal else percent.decode_unreserved
+            path = spell(raw_path)
+            if path != raw_path:
+                changes += _PATH_SPELLING
         if "/." in path and paths.has_dot_segment(path):
             path = paths.remove_dot_segments(path)
             changes += _DOT_SEGMENTS
@@ -324,7 +319,11 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
         text = sent_query = raw_query
         if mark:
             if residue:
-                text = spell_query(raw_query)
+                text = spell(raw_query)
+                if b"'" in residue:
+                    text = text.replace("'", "%27")
+                if is_standard:
+                    text = query.loose(text)
                 if text != raw_query:
                     changes += _QUERY_SPELLING
             if lane.reads_query:
@@ -341,11 +340,11 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
                     else:
                         changes += tuple(map(lane.change, compress(raw_names, map(not_, stays))))
                     if not all(stays):
-                        raw_parts = parts if text == raw_query else raw_query.split("&")
-                        sent_query = "&".join(compress(raw_parts, stays))
+                        as_linked = text == raw_query
                         parts = list(compress(parts, stays))
                         raw_names = list(compress(raw_names, stays))
                         text = "&".join(parts)
+                        sent_query = text if as_linked else "&".join(compress(raw_query.split("&"), stays))
                         mark = "?" if text else ""
                 if lane.sorts and len(parts) > 1:
                     ordered = sorted(raw_names)
