@@ -12,6 +12,7 @@ import functools
 import hashlib
 import json
 import math
+import operator
 import re
 import zlib
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ from scrapy_dedup.errors import RecordError
 CODEC_ZLIB = 1
 """Level 1: 73 microseconds and a third of the size for an average page; more effort gains little."""
 
+MAX_INT32 = (1 << 31) - 1
+MAX_INT64 = (1 << 63) - 1
 MAX_EXTRA_BYTES = 262_144
 MAX_SOURCED_CHARS = 10_000
 _MAX_DEPTH = 20
@@ -62,6 +65,26 @@ def escape_optional(text: str | None) -> str | None:
 def unescape_optional(stored: str | None) -> str | None:
     """``unescape`` that lets None pass."""
     return None if stored is None else unescape(stored)
+
+
+def pack_int(value: int | None, largest: int) -> int | None:
+    """Return a whole number that a column of up to ``largest`` can hold; None passes.
+
+    >>> pack_int(200, MAX_INT32)
+    200
+
+    Raises:
+        RecordError: it is no whole number, or beyond the column.
+    """
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise RecordError(f"{value!r:.50} is not a whole number") from error
+    if abs(number) > largest:
+        raise RecordError(f"a whole number of {number.bit_length()} bits does not fit into the ledger")
+    return number
 
 
 def to_micros(moment: str) -> int:

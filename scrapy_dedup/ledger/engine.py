@@ -243,6 +243,18 @@ def reader_engine(target: Target) -> sa.Engine:
     return engine
 
 
+def state_seen(connection: sa.Connection) -> int | None:
+    """Return a number that stays the same until another connection has written; None where nobody can tell.
+
+    Only numbers of one connection can be compared, each taken inside a transaction.
+    """
+    driver = connection.connection.driver_connection
+    if driver is None or connection.dialect.name != "sqlite":
+        return None
+    (version,) = driver.execute("PRAGMA data_version").fetchone()
+    return int(version)
+
+
 class WriteSession:
     """One connection that writes, in turns with the writers of other processes; used by one thread."""
 

@@ -170,7 +170,7 @@ class Ledger:
         )
 
     def failed_urls(self, job_id: str) -> Iterator[tuple[str, str]]:
-        """Yield (URL key, URL as requested) of each failure of a job whose key brought no valid page in it."""
+        """Yield (URL key, URL as requested) of each failure of a job whose key brought no valid page."""
         seen = _t.observation.c
         job = sa.select(_t.job.c.ordinal).where(_t.job.c.job_id == codec.escape(job_id)).scalar_subquery()
         brought = sa.select(seen.url_key_digest).where(seen.job == job, seen.validity == "valid")

@@ -47,6 +47,15 @@ _OPTIONAL_STRINGS = (
     "event_id",
 )
 _PLAIN = ("seq", "from_cache", "gateway_status", "depth", "http_status", "payload_bytes", "reason")
+_INTEGERS = {
+    "seq": codec.MAX_INT64,
+    "gateway_status": codec.MAX_INT32,
+    "depth": codec.MAX_INT32,
+    "http_status": codec.MAX_INT32,
+    "payload_bytes": codec.MAX_INT64,
+}
+"""The largest value that the column holds on every engine."""
+
 _CONDITION_FIELDS = ("method", "cookie_partition", "language", "renderer")
 
 
@@ -86,9 +95,12 @@ def sighting_columns(record: ObservationRecord) -> dict[str, Any]:
     """Return the columns of an observation that the crawl knows, before anything is decided.
 
     Raises:
-        RecordError: a time or digest has not the form that records ask for.
+        RecordError: a time, digest or number has not the form that records ask for.
     """
-    row: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN if name != "reason"}
+    row: dict[str, Any] = {
+        name: codec.pack_int(getattr(record, name), largest) for name, largest in _INTEGERS.items()
+    }
+    row["from_cache"] = bool(record.from_cache)
     row.update({name: codec.escape(getattr(record, name)) for name in _STRINGS})
     row.update({name: codec.escape_optional(getattr(record, name)) for name in _OPTIONAL_STRINGS})
     row["url_key_digest"] = codec.url_digest(record.url_key)

@@ -1,7 +1,8 @@
 """One batch of sightings and aliases in one transaction: load what is known, decide, write.
 
 `Store` holds no connection; it works on the one it is given, inside the caller's transaction, so that what
-it read is still true when it writes. Statements are built once; lookups use lists of at most `CHUNK` values.
+it read is still true when it writes. What it remembers from one transaction to the next holds only as long as
+no other connection has written; see `Store.write`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from scrapy_dedup.errors import LedgerConflict, RecordError
-from scrapy_dedup.ledger import codec, rows, schema
+from scrapy_dedup.ledger import codec, engine, rows, schema
 from scrapy_dedup.ledger.aliases import HeldAliases, plan_aliases
 from scrapy_dedup.ledger.decide import (
     Decision,
@@ -28,17 +29,16 @@ from scrapy_dedup.ledger.decide import (
     text_key,
     url_key_in_space,
 )
+from scrapy_dedup.ledger.statement import SOUGHT, Change, ListQuery
 from scrapy_dedup.records import AliasRecord, JobRecord, ObservationRecord, Text
 
-CHUNK = 500
-"""Well below SQLite's limit of bound values, and enough for every batch of pages."""
+MAX_SCATTERED_SEQS = 1_000
 
 Value = TypeVar("Value")
 
 _t = schema
-_sought: sa.BindParameter[Any] = sa.bindparam("sought", expanding=True)
-_job: sa.BindParameter[int] = sa.bindparam("job")
-_space: sa.BindParameter[int] = sa.bindparam("space")
+_job: sa.BindParameter[int] = sa.bindparam("job", required=False)
+_space: sa.BindParameter[int] = sa.bindparam("space", required=False)
 
 BODY_COLUMNS = (*_t.body.c, _t.space.c.corpus, _t.space.c.representation, _t.space.c.extractor_id)
 BODY_JOIN = _t.body.join(_t.space, _t.space.c.ordinal == _t.body.c.space)
@@ -46,35 +46,41 @@ BODY_JOIN = _t.body.join(_t.space, _t.space.c.ordinal == _t.body.c.space)
 _HELD_OBSERVATIONS = (
     sa.select(*_t.observation.c, _t.body.c.body_id, _t.body.c.text_digest)
     .select_from(_t.observation.outerjoin(_t.body, _t.body.c.ordinal == _t.observation.c.body))
-    .where(_t.observation.c.job == _job, _t.observation.c.seq.in_(_sought))
+    .where(_t.observation.c.job == _job, _t.observation.c.seq.in_(SOUGHT))
 )
-_HELD_BODIES = sa.select(*BODY_COLUMNS).select_from(BODY_JOIN).where(_t.body.c.body_id.in_(_sought))
-_SAME_NORMALIZED = (
+_HELD_BODIES = ListQuery(sa.select(*BODY_COLUMNS).select_from(BODY_JOIN).where(_t.body.c.body_id.in_(SOUGHT)))
+_SAME_NORMALIZED = ListQuery(
     sa.select(_t.body.c.normalized_digest, _t.body.c.first_observation, _t.body.c.residual_digest)
-    .where(_t.body.c.space == _space, _t.body.c.normalized_digest.in_(_sought))
+    .where(_t.body.c.space == _space, _t.body.c.normalized_digest.in_(SOUGHT))
     .order_by(_t.body.c.ordinal.desc())
 )
 _LATEST_ORDINALS = (
     sa.select(sa.func.max(_t.observation.c.ordinal))
-    .where(_t.observation.c.space == _space, _t.observation.c.url_key_digest.in_(_sought))
+    .where(_t.observation.c.space == _space, _t.observation.c.url_key_digest.in_(SOUGHT))
     .group_by(_t.observation.c.url_key_digest)
 )
-_LATEST = (
+_LATEST = ListQuery(
     sa.select(_t.observation.c.url_key_digest, _t.job.c.job_id, _t.observation.c.seq)
     .select_from(_t.observation.join(_t.job, _t.job.c.ordinal == _t.observation.c.job))
     .where(_t.observation.c.ordinal.in_(_LATEST_ORDINALS))
 )
-_HELD_ALIASES = sa.select(
-    _t.alias.c.url_key_digest, _t.alias.c.raw_url_digest, _t.alias.c.rule, _t.alias.c.ordinal
-).where(_t.alias.c.job == _job, _t.alias.c.url_key_digest.in_(_sought))
-_COUNT_ALIAS = (
+_HELD_ALIASES = ListQuery(
+    sa.select(
+        _t.alias.c.url_key_digest, _t.alias.c.raw_url_digest, _t.alias.c.rule, _t.alias.c.ordinal
+    ).where(_t.alias.c.job == _job, _t.alias.c.url_key_digest.in_(SOUGHT))
+)
+_COUNT_ALIAS = Change(
     sa.update(_t.alias)
     .where(_t.alias.c.ordinal == sa.bindparam("held"))
     .values(count=_t.alias.c.count + sa.bindparam("more"))
 )
-_INSERT_BODY = sa.insert(_t.body)
-_INSERT_OBSERVATION = sa.insert(_t.observation)
-_INSERT_ALIAS = sa.insert(_t.alias)
+_INSERT_BODY = Change(sa.insert(_t.body).inline())
+_INSERT_OBSERVATION = Change(sa.insert(_t.observation).inline())
+_INSERT_ALIAS = Change(sa.insert(_t.alias).inline())
+_LAST_ORDINALS = {
+    table.name: sa.select(sa.func.max(table.c.ordinal))
+    for table in (_t.job, _t.space, _t.body, _t.observation, _t.alias)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +116,39 @@ def _check_text(text: Text) -> None:
         if digest is not None:
             codec.pack_digest(digest)
     codec.pack_simhash(text.simhash)
+    for count in (text.char_count, text.word_count):
+        codec.pack_int(count, codec.MAX_INT64)
     try:
         text.text.encode()
     except UnicodeEncodeError as error:
         raise RecordError("the text of a body holds a lone surrogate") from error
+
+
+class SeqsHeld:
+    """Which seqs of a job the ledger may hold, in bounded memory: a false "may" costs one query.
+
+    All below ``floor`` may be held, and those scattered above it. A floor of None: any may be.
+    """
+
+    def __init__(self, floor: int | None = 0) -> None:
+        self._any = floor is None
+        self.floor = floor or 0
+        self._above: set[int] = set()
+
+    def may_hold(self, seq: int) -> bool:
+        """Tell whether a seq may be held."""
+        return self._any or seq < self.floor or seq in self._above
+
+    def add(self, seqs: Iterable[int]) -> None:
+        """Count seqs as held."""
+        self._above.update(seqs)
+        while self.floor in self._above:
+            self._above.remove(self.floor)
+            self.floor += 1
+        if len(self._above) > MAX_SCATTERED_SEQS:  # some seqs below never came
+            kept = sorted(self._above)[MAX_SCATTERED_SEQS // 2 :]
+            self.floor = kept[0]
+            self._above = set(kept)
 
 
 class Store:
@@ -125,6 +160,9 @@ class Store:
         self._reuse_normalized = reuse_normalized
         self._job_ordinal = 0
         self._spaces: dict[tuple[str, str], int] = {}
+        self._state: int | None = None
+        self._last_ordinals: dict[str, int] = {}
+        self._seqs = SeqsHeld()
 
     def open_job(self, connection: sa.Connection) -> int:
         """Insert the job, or take up a job of the same id again, and return its next free seq.
@@ -132,21 +170,24 @@ class Store:
         Raises:
             LedgerConflict: the id belongs to a job of another spider or corpus.
         """
+        self._forget_what_may_be_old(connection)
         self._keep_policy(connection)
         held = connection.execute(
             sa.select(_t.job).where(_t.job.c.job_id == codec.escape(self._job.job_id))
         ).one_or_none()
         if held is None:
-            self._job_ordinal = _next_ordinal(connection, _t.job)
+            self._job_ordinal = self._take_ordinals(connection, _t.job, 1)
             columns = rows.job_row(self._job) | self._policy_column() | {"ordinal": self._job_ordinal}
             connection.execute(sa.insert(_t.job), columns)
+            self._seqs = SeqsHeld(0)
             return 0
         self._job_ordinal = held.ordinal
         self._resume(connection, rows.job_record(held._mapping))
         last = connection.execute(
             sa.select(sa.func.max(_t.observation.c.seq)).where(_t.observation.c.job == self._job_ordinal)
         ).scalar()
-        return 0 if last is None else int(last) + 1
+        self._seqs = SeqsHeld(0 if last is None else int(last) + 1)
+        return self._seqs.floor
 
     def finish_job(self, connection: sa.Connection, outcome: str, finished_at: str) -> None:
         """Write how and when the job ended."""
@@ -161,6 +202,10 @@ class Store:
     ) -> list[Recorded | LedgerConflict]:
         """Write a batch in the caller's transaction.
 
+        The last ordinals and the seqs of the job are remembered from batch to batch, which spares half of the
+        statements of a small one. Where another connection has written meanwhile, or the engine cannot tell,
+        they are read again.
+
         Args:
             connection: inside a transaction that holds the writers' turn.
             batch: sightings with distinct seqs, in order.
@@ -169,7 +214,9 @@ class Store:
         Returns:
             For each sighting what the ledger now holds, or the conflict that kept it out.
         """
-        results: dict[int, Recorded | LedgerConflict] = dict(self._replays(connection, batch))
+        self._forget_what_may_be_old(connection)
+        may_be_held = [one for one in batch if self._seqs.may_hold(one.sighting.observation.seq)]
+        results: dict[int, Recorded | LedgerConflict] = dict(self._replays(connection, may_be_held))
         fresh = [one for one in batch if one.sighting.observation.seq not in results]
         if fresh:
             results.update(self._write_fresh(connection, fresh))
@@ -213,12 +260,31 @@ class Store:
             .values(**changes, **self._policy_column())
         )
 
+    def _forget_what_may_be_old(self, connection: sa.Connection) -> None:
+        state = engine.state_seen(connection)
+        if state is None or state != self._state:
+            self._last_ordinals.clear()
+            self._seqs = SeqsHeld(None)
+        self._state = state
+
+    def _take_ordinals(self, connection: sa.Connection, table: sa.Table, count: int) -> int:
+        """Return the first of ``count`` free ordinals of a table, and count them as used."""
+        last = self._last_ordinals.get(table.name)
+        if last is None:
+            last = connection.execute(_LAST_ORDINALS[table.name]).scalar() or 0
+        self._last_ordinals[table.name] = last + count
+        return last + 1
+
     def _replays(
         self, connection: sa.Connection, batch: Sequence[Prepared]
     ) -> Iterator[tuple[int, Recorded | LedgerConflict]]:
         offered = {one.sighting.observation.seq: one for one in batch}
-        held = _lookup(connection, _HELD_OBSERVATIONS, offered, job=self._job_ordinal)
-        for row in held:
+        if not offered:
+            return
+        held = connection.execute(
+            _HELD_OBSERVATIONS, {"sought": list(offered), "job": self._job_ordinal}
+        ).mappings()
+        for row in held.all():
             yield row["seq"], self._replayed(connection, offered[row["seq"]], row)
 
     def _replayed(
@@ -232,7 +298,7 @@ class Store:
             )
         body = None
         if held["body_id"] is not None:
-            (row,) = _lookup(connection, _HELD_BODIES, [held["body_id"]])
+            (row,) = _HELD_BODIES.rows(connection, [held["body_id"]])
             body = rows.body_record(row)
         return Recorded(self._observation(held, body.body_id if body else None), body, body_is_new=False)
 
@@ -241,8 +307,7 @@ class Store:
 
     def _write_fresh(self, connection: sa.Connection, fresh: Sequence[Prepared]) -> dict[int, Recorded]:
         known, ordinals = self._load_known(connection, fresh)
-        next_body = _next_ordinal(connection, _t.body)
-        next_observation = _next_ordinal(connection, _t.observation)
+        next_observation = self._take_ordinals(connection, _t.observation, len(fresh))
         bodies: list[dict[str, Any]] = []
         observations: list[dict[str, Any]] = []
         results: dict[int, Recorded] = {}
@@ -250,15 +315,17 @@ class Store:
             decision = decide(one.sighting, known, reuse_normalized=self._reuse_normalized)
             known.learn(one.sighting, decision)
             if decision.body and decision.body_is_new:
-                ordinals[decision.body.record.body_id] = next_body + len(bodies)
-                bodies.append(self._body_row(connection, decision.body, next_body + len(bodies)))
+                ordinal = self._take_ordinals(connection, _t.body, 1)
+                ordinals[decision.body.record.body_id] = ordinal
+                bodies.append(self._body_row(connection, decision.body, ordinal))
             row = self._observation_row(connection, one, decision, ordinals)
             row["ordinal"] = next_observation + len(observations)
             observations.append(row)
             results[row["seq"]] = self._recorded(row, decision)
         if bodies:
-            connection.execute(_INSERT_BODY, bodies)
-        connection.execute(_INSERT_OBSERVATION, observations)
+            _INSERT_BODY.run(connection, bodies)
+        _INSERT_OBSERVATION.run(connection, observations)
+        self._seqs.add(results)
         return results
 
     def _recorded(self, row: rows.Row, decision: Decision) -> Recorded:
@@ -309,7 +376,7 @@ class Store:
         while wanted:
             sought = {self._packed_body_id(key, variant): key for key in wanted}
             differing: dict[TextKey, list[Text]] = {}
-            for row in _lookup(connection, _HELD_BODIES, sought):
+            for row in _HELD_BODIES.rows(connection, sought):
                 key, record = sought[bytes(row["body_id"])], rows.body_record(row)
                 residual = row["residual_digest"]
                 held = HeldBody(record, variant, None if residual is None else codec.unpack_digest(residual))
@@ -331,9 +398,8 @@ class Store:
             for one in group
             if one.text
         }
-        for row in _lookup(
-            connection, _SAME_NORMALIZED, sought, space=space
-        ):  # latest first: the first stays
+        # The latest comes first, so that the first one stays.
+        for row in _SAME_NORMALIZED.rows(connection, sought, space=space):
             residual = row["residual_digest"]
             known.normalized[sought[bytes(row["normalized_digest"])]] = Earlier(
                 codec.unpack_observation_id(row["first_observation"]),
@@ -348,7 +414,7 @@ class Store:
             for one in group
             if one.text
         }
-        for row in _lookup(connection, _LATEST, sought, space=space):
+        for row in _LATEST.rows(connection, sought, space=space):
             identity = codec.observation_id(codec.unescape(row["job_id"]), row["seq"])
             known.latest[sought[bytes(row["url_key_digest"])]] = identity
 
@@ -368,7 +434,7 @@ class Store:
             same = [_t.space.c[name] == value for name, value in identity.items()]
             ordinal = connection.execute(sa.select(_t.space.c.ordinal).where(*same)).scalar()
             if ordinal is None:
-                ordinal = _next_ordinal(connection, _t.space)
+                ordinal = self._take_ordinals(connection, _t.space, 1)
                 connection.execute(sa.insert(_t.space), identity | {"ordinal": ordinal})
             self._spaces[key] = ordinal
         return self._spaces[key]
@@ -376,20 +442,20 @@ class Store:
     def _write_aliases(self, connection: sa.Connection, notes: Sequence[AliasRecord]) -> None:
         digested = [(codec.url_digest(note.url_key), codec.url_digest(note.raw_url), note) for note in notes]
         held = HeldAliases()
-        for row in _lookup(connection, _HELD_ALIASES, {key for key, _, _ in digested}, job=self._job_ordinal):
+        keys = {key for key, _, _ in digested}
+        for row in _HELD_ALIASES.rows(connection, keys, job=self._job_ordinal):
             key, raw = bytes(row["url_key_digest"]), bytes(row["raw_url_digest"])
             held.ordinals[key, raw, codec.unescape(row["rule"])] = row["ordinal"]
             if raw:
                 held.raw_urls.setdefault(key, set()).add(raw)
         plan = plan_aliases(held, digested)
         if plan.additions:
-            additions = [{"held": held, "more": more} for held, more in plan.additions.items()]
-            connection.execute(_COUNT_ALIAS, additions)
+            additions = [{"held": ordinal, "more": more} for ordinal, more in plan.additions.items()]
+            _COUNT_ALIAS.run(connection, additions)
         if plan.inserts:
-            first = _next_ordinal(connection, _t.alias)
-            connection.execute(
-                _INSERT_ALIAS,
-                [self._alias_row(note, first + place) for place, note in enumerate(plan.inserts)],
+            first = self._take_ordinals(connection, _t.alias, len(plan.inserts))
+            _INSERT_ALIAS.run(
+                connection, [self._alias_row(note, first + place) for place, note in enumerate(plan.inserts)]
             )
 
     def _alias_row(self, note: AliasRecord, ordinal: int) -> dict[str, Any]:
@@ -409,20 +475,6 @@ def _same_sighting(offered: Prepared, held: rows.Row) -> bool:
     if text is None or held["text_digest"] is None:
         return held["text_digest"] is None
     return bool(codec.unpack_digest(held["text_digest"]) == text.text_digest)
-
-
-def _next_ordinal(connection: sa.Connection, table: sa.Table) -> int:
-    last = connection.execute(sa.select(sa.func.max(table.c.ordinal))).scalar()
-    return 1 if last is None else int(last) + 1
-
-
-def _lookup(
-    connection: sa.Connection, statement: sa.Select[Any], sought: Iterable[Any], **fixed: int
-) -> Iterator[rows.Row]:
-    values = list(sought)
-    for start in range(0, len(values), CHUNK):
-        parameters = {"sought": values[start : start + CHUNK], **fixed}
-        yield from connection.execute(statement, parameters).mappings()
 
 
 def _space_of(sighting: Sighting) -> tuple[str, str]:

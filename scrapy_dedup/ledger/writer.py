@@ -2,7 +2,8 @@
 
 Whatever is queued is committed as soon as the previous commit has ended; no timer holds a page back. (With
 "every 100 pages or every second" a crawl whose items await their commit waits for the timer: 52 pages/s
-instead of 146.) Notes about aliases nobody waits for; they go with the next commit, or after `NOTE_DELAY_S`.
+instead of 146.) Notes about aliases nobody waits for: a commit takes them along once they have waited for
+`NOTE_DELAY_S` or are many, so that the small commits of a crawl are not slowed down by them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sqlalchemy as sa
 
 from scrapy_dedup.errors import LedgerError, LedgerUnavailable, LedgerWriteFailed
 from scrapy_dedup.ledger import engine
-from scrapy_dedup.ledger.aliases import AliasCounter
+from scrapy_dedup.ledger.aliases import AliasCounter, storable
 from scrapy_dedup.ledger.decide import Recorded, Sighting
 from scrapy_dedup.ledger.engine import Target, WriteSession
 from scrapy_dedup.ledger.store import Prepared, Store, prepare
@@ -37,6 +38,8 @@ MAX_NOTES = 2_000
 """Notes of one commit, so that a page never waits behind a long list of aliases."""
 
 MAX_PENDING_NOTES = 50_000
+"""Distinct notes that wait with their URLs, some 30 MB; further ones are only counted."""
+
 NOTE_DELAY_S = 1.0
 FINISH_TIMEOUT_S = 120.0
 
@@ -78,7 +81,7 @@ class LedgerWriter:
         self._wake = threading.Condition()
         self._entries: deque[_Entry] = deque()
         self._questions: deque[_Question] = deque()
-        self._notes = AliasCounter()
+        self._notes = AliasCounter(MAX_PENDING_NOTES)
         self._notes_due = 0.0
         self._outcome: str | None = None
         self._next_seq = 0
@@ -131,19 +134,20 @@ class LedgerWriter:
         return question.future
 
     def note(self, alias: AliasRecord) -> None:
-        """Count a URL that was merged, rewritten or denied. Waits only while far too many are pending."""
+        """Count a URL that was merged, rewritten or denied; never waits for the ledger.
+
+        When notes come faster than the ledger takes them, further URLs are counted without being kept.
+        """
         with self._wake:
-            while len(self._notes) >= MAX_PENDING_NOTES and self.started and self._can_write():
-                self._wake.wait(NOTE_DELAY_S)
             if not self._can_write():
                 return
             if not len(self._notes):
                 self._notes_due = time.monotonic() + NOTE_DELAY_S
-            self._notes.add(alias)
+            self._notes.add(storable(alias))
             pending = len(self._notes)
             if pending == 1 or pending % MAX_NOTES == 0:
                 self._wake.notify_all()
-        if pending >= MAX_PENDING_NOTES:
+        if pending >= MAX_PENDING_NOTES // 2:
             self.start()
 
     def next_seq(self) -> int:
@@ -219,23 +223,27 @@ class LedgerWriter:
             while True:
                 if self._entries or self._questions:
                     return True
+                if self._notes_are_due():
+                    return True
                 if self._outcome is not None:
-                    return len(self._notes) > 0
-                if len(self._notes) >= MAX_NOTES:
-                    return True
-                wait_s = self._notes_due - time.monotonic() if len(self._notes) else None
-                if wait_s is not None and wait_s <= 0:
-                    return True
-                self._wake.wait(wait_s)
+                    return False
+                self._wake.wait(self._notes_due - time.monotonic() if len(self._notes) else None)
+
+    def _notes_are_due(self) -> bool:
+        pending = len(self._notes)
+        if not pending:
+            return False
+        return pending >= MAX_NOTES or self._outcome is not None or time.monotonic() >= self._notes_due
 
     def _commit_queued(self) -> None:
         with self._wake:
             entries = _take_batch(self._entries)
             questions = list(self._questions)
             self._questions.clear()
-            notes = self._notes.take(None if questions else MAX_NOTES)
-            self._notes_due = time.monotonic() + NOTE_DELAY_S
-            self._wake.notify_all()
+            notes = self._notes.take_of(question.url_key for question in questions)
+            if self._notes_are_due():
+                notes += self._notes.take(MAX_NOTES)
+                self._notes_due = time.monotonic() + NOTE_DELAY_S
         try:
             self._commit(entries, questions, notes)
         except BaseException:
