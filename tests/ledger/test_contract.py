@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -332,15 +333,62 @@ def test_notes_reach_the_ledger_without_a_page_after_them(crawl, read):
     assert [got.raw_url for got in read().aliases()] == ["http://raw"]
 
 
-def test_far_too_many_notes_wait_and_none_is_lost(crawl, read, monkeypatch):
+def test_far_too_many_notes_are_counted_and_wait_for_nobody(crawl, read, monkeypatch):
     monkeypatch.setattr("scrapy_dedup.ledger.writer.MAX_PENDING_NOTES", 50)
     monkeypatch.setattr("scrapy_dedup.ledger.writer.MAX_NOTES", 20)
     one = crawl()
+    may_go_on = threading.Event()
+    write = one.writer._store.write
+    monkeypatch.setattr(
+        one.writer._store, "write", lambda *arguments: may_go_on.wait(60) and write(*arguments)
+    )
+    started = time.monotonic()
     for number in range(500):  # the first page comes after them: they start the ledger themselves
+        one.note(f"http://raw/{number}", f"key {number % 30}")
+    assert time.monotonic() - started < 0.9
+    may_go_on.set()
+    one.see("T")
+    one.writer.finish("finished")
+    assert read().summary()["aliases_counted"] == 500
+    assert read().summary()["aliases"] >= 50
+
+
+def test_many_notes_of_many_keys_all_stay_while_there_is_room(crawl, read):
+    one = crawl()
+    for number in range(700):
         one.note(f"http://raw/{number}", f"key {number % 30}")
     one.see("T")
     one.writer.finish("finished")
-    assert read().summary()["aliases_counted"] == read().summary()["aliases"] == 500
+    assert read().summary()["aliases_counted"] == read().summary()["aliases"] == 700
+
+
+def test_a_note_with_a_depth_beyond_all_bounds_stops_nothing(crawl, read):
+    one = crawl()
+    one.note("http://raw", "key", depth=1 << 70)
+    assert [got.depth for got in one.writer.variants("key").result(30)] == [None]
+    one.see("T")
+
+
+def test_what_another_writer_brings_between_two_commits_is_seen(crawl, read):
+    one, two = crawl("job-1"), crawl("job-2")
+    for number in range(6):
+        writer = (one, two)[number % 2]
+        writer.see(f"Text {number}", f"{A}/{number}")
+        writer.see(f"Text {number - 1}", f"{B}/{number}")
+    assert [body.text for body in read().bodies()] == ["Text 0", "Text -1"] + [
+        f"Text {number}" for number in range(1, 6)
+    ]
+    assert read().check() == []
+
+
+def test_seqs_may_come_in_any_order_and_replays_are_known(crawl, read):
+    one = crawl()
+    order = [3, 0, 7, 1, 2, 5, 4, 9]
+    for seq in order:
+        one.see(f"Text {seq}", f"{A}/{seq}", seq=seq)
+    for seq in order:
+        assert not one.see(f"Text {seq}", f"{A}/{seq}", seq=seq).body_is_new
+    assert [got.seq for got in read().observations()] == sorted(order)
 
 
 def test_bodies_of_a_job_are_those_that_it_brought(crawl, read):
@@ -388,6 +436,41 @@ def test_a_record_of_another_job_is_refused(crawl):
 def test_a_value_without_its_form_is_refused(crawl, changes):
     with pytest.raises(RecordError):
         crawl().see("T", **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gateway_status": 1 << 31},
+        {"depth": -(1 << 40)},
+        {"http_status": 10**30},
+        {"payload_bytes": 1 << 63},
+        {"depth": "deep"},
+        {"payload_bytes": 1.5},
+        {"seq": 1 << 64},
+    ],
+    ids=str,
+)
+def test_a_number_beyond_its_column_is_refused_and_its_batch_is_stored(crawl, read, changes):
+    one = crawl()
+    one.writer.open()
+    futures = [
+        one.submit("Before"),
+        one.submit("T", **{"seq": 50, **changes}),
+        one.submit("After", payload_bytes=(1 << 63) - 1, depth=(1 << 31) - 1),
+    ]
+    futures[0].result(30)
+    futures[2].result(30)
+    with pytest.raises(RecordError, match="number"):
+        futures[1].result(30)
+    assert [body.text for body in read().bodies()] == ["Before", "After"]
+
+
+def test_a_count_of_a_text_beyond_its_column_is_refused(crawl, records):
+    one = crawl()
+    with pytest.raises(RecordError, match="bits"):
+        one.see(records.text("T", word_count=1 << 63))
+    one.see("T")
 
 
 def test_nothing_is_accepted_after_the_finish(crawl):
