@@ -8,6 +8,7 @@ ledger. The lock file is never deleted: a deleted one would let two processes ho
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -16,7 +17,13 @@ from pathlib import Path
 
 from scrapy_dedup.errors import LedgerUnavailable
 
+logger = logging.getLogger(__name__)
+
 _POLL_S = 0.002
+
+WARN_AFTER_S = 60.0
+WAIT_S = 600.0
+"""Turns are not given in order, and another crawl may write for long: its progress must not end this one."""
 
 NETWORK_FILESYSTEMS = frozenset(
     {
@@ -45,9 +52,10 @@ NETWORK_FUSE = ("glusterfs", "sshfs", "s3fs", "gcsfuse", "rclone", "davfs", "cur
 class TurnLock:
     """An exclusive lock on ``path``, held by at most one transaction of one process at a time."""
 
-    def __init__(self, path: Path, timeout_s: float = 60.0) -> None:
+    def __init__(self, path: Path, timeout_s: float = WAIT_S, warn_after_s: float = WARN_AFTER_S) -> None:
         self._path = path
         self._timeout_s = timeout_s
+        self._warn_after_s = warn_after_s
         self._descriptor: int | None = None
 
     @contextmanager
@@ -83,14 +91,49 @@ class TurnLock:
         return self._descriptor
 
     def _acquire(self, descriptor: int) -> None:
-        deadline = time.monotonic() + self._timeout_s
+        started = time.monotonic()
+        is_warned = False
         while not _try_lock(descriptor):
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - started
+            if waited_s > self._timeout_s:
                 raise LedgerUnavailable(
-                    f"Another process has held {self._path} for more than {self._timeout_s:g} s. "
-                    f"See who it is with `fuser {self._path}`."
+                    f"Another process{_named(holder(descriptor))} has held {self._path} whenever this one "
+                    f"asked, for more than {self._timeout_s:g} s. See who it is with `fuser {self._path}`."
+                )
+            if waited_s > self._warn_after_s and not is_warned:
+                is_warned = True
+                logger.warning(
+                    "Waiting for another process%s that writes to the ledger of %s, for %.0f s so far; "
+                    "giving up after %g s",
+                    _named(holder(descriptor)),
+                    self._path,
+                    waited_s,
+                    self._timeout_s,
                 )
             time.sleep(_POLL_S)
+
+
+def _named(process: str | None) -> str:
+    return "" if process is None else f" ({process})"
+
+
+def holder(descriptor: int) -> str | None:
+    """Return number and name of the process that holds the lock on an open file, None where unknown.
+
+    Format: proc(5), "/proc/locks". Only Linux tells, and only about processes that this one can see.
+    """
+    status = os.fstat(descriptor)
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()
+        held = [fields for line in lines if (fields := line.split())[1:2] == ["FLOCK"] and place in fields]
+        pid = next((fields[4] for fields in held if fields[4] not in {"0", "-1"}), None)
+        if pid is None:
+            return None
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except (OSError, IndexError):
+        return None
+    return f"process {pid}, {name}"
 
 
 def _try_lock(descriptor: int) -> bool:

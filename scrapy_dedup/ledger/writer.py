@@ -25,6 +25,7 @@ from scrapy_dedup.ledger import engine
 from scrapy_dedup.ledger.aliases import AliasCounter, storable
 from scrapy_dedup.ledger.decide import Recorded, Sighting
 from scrapy_dedup.ledger.engine import Target, WriteSession
+from scrapy_dedup.ledger.lock import WAIT_S
 from scrapy_dedup.ledger.store import Prepared, Store, prepare
 from scrapy_dedup.records import AliasRecord, JobRecord
 
@@ -41,7 +42,8 @@ MAX_PENDING_NOTES = 50_000
 """Distinct notes that wait with their URLs, some 30 MB; further ones are only counted."""
 
 NOTE_DELAY_S = 1.0
-FINISH_TIMEOUT_S = 120.0
+FINISH_TIMEOUT_S = 60.0 + WAIT_S
+"""Longer than the last commit may wait for its turn, whose error says better what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_dedup.errors import LedgerUnavailable
-from scrapy_dedup.ledger import LedgerWriter, lock
+from scrapy_dedup.ledger import LedgerWriter, lock, writer
 from scrapy_dedup.ledger.lock import TurnLock, network_type
 
 MOUNTS = r"""
@@ -57,26 +57,52 @@ def test_the_file_system_of_the_tests_is_local(tmp_path):
     assert lock.network_filesystem(tmp_path) is None
 
 
-def test_a_turn_excludes_another_process_and_says_so_in_time(tmp_path):
+HOLDER = (
+    "import sys; from pathlib import Path; from scrapy_dedup.ledger.lock import TurnLock\n"
+    "with TurnLock(Path(sys.argv[1])).turn():\n"
+    "    print('held', flush=True); sys.stdin.read()"
+)
+
+
+@pytest.fixture
+def held(tmp_path):
+    """The path of a lock that another process holds, and that process."""
     path = tmp_path / "dedup.db.lock"
-    child = (
-        "import sys; from pathlib import Path; from scrapy_dedup.ledger.lock import TurnLock\n"
-        "with TurnLock(Path(sys.argv[1])).turn():\n"
-        "    print('held', flush=True); sys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", child, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    with holder:
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"held\n"
-        waiting = TurnLock(path, timeout_s=0.05)
-        with pytest.raises(LedgerUnavailable, match="Another process"), waiting.turn():
-            pytest.fail("the turn was given to two")
-        holder.communicate(b"")
-        with waiting.turn():
-            assert path.exists()
-        waiting.close()
+        yield path, holder
+        holder.kill()
+
+
+def test_a_turn_excludes_another_process_and_says_so_in_time(held):
+    path, holder = held
+    waiting = TurnLock(path, timeout_s=0.05)
+    with pytest.raises(LedgerUnavailable, match=f"Another process .*{holder.pid}"), waiting.turn():
+        pytest.fail("the turn was given to two")
+    holder.communicate(b"")
+    with waiting.turn():
+        assert path.exists()
+    waiting.close()
     assert path.exists()
+
+
+def test_a_turn_that_is_long_in_coming_is_told_once_and_waited_for(held, caplog):
+    path, holder = held
+    waiting = TurnLock(path, warn_after_s=0.05)
+    threading.Timer(0.5, holder.kill).start()
+    with waiting.turn():
+        holder.wait(10)
+    waiting.close()
+    (said,) = caplog.records
+    assert said.levelname == "WARNING"
+    assert f"process {holder.pid}, python" in said.getMessage()
+
+
+def test_a_crawl_is_not_closed_by_another_that_writes_for_minutes():
+    assert lock.WARN_AFTER_S == 60
+    assert lock.WAIT_S >= 600
+    assert writer.FINISH_TIMEOUT_S > lock.WAIT_S
 
 
 def test_a_turn_excludes_another_writer_of_the_same_process(tmp_path):
