@@ -28,7 +28,7 @@ from scrapy_dedup.ledger import schema
 from scrapy_dedup.ledger.lock import TurnLock, network_filesystem
 
 BUSY_TIMEOUT_MS = 30_000
-CHECKPOINT_BYTES = 32_000_000
+CHECKPOINT_BYTES = 128_000_000
 """Index pages change in many commits; a longer log moves each of them into the file once."""
 
 CONNECT_TIMEOUT_S = 10
