@@ -41,6 +41,9 @@ class Subcommand:
 
 def _explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="the URL, as it was linked")
+    parser.add_argument(
+        "--job", metavar="ID", help="judge by the URL policy of this job (default: by all, the latest first)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
-from scrapy_dedup.errors import LedgerUnavailable
+from scrapy_dedup.errors import ConfigError, LedgerUnavailable, RecordError
 from scrapy_dedup.ledger import audit, codec, engine, rows, schema
 from scrapy_dedup.ledger.engine import Target
 from scrapy_dedup.ledger.store import BODY_COLUMNS, BODY_JOIN
 from scrapy_dedup.records import AliasRecord, BodyRecord, JobRecord, ObservationRecord
 
 if TYPE_CHECKING:
-    from scrapy_dedup.urls import UrlDecision
+    from scrapy_dedup.urls import UrlDecision, UrlPolicy
 
 STREAM_ROWS = 500
+MAX_POLICIES = 20
+"""Policies that `Ledger.lookup` tries: building one with hundreds of rules takes a tenth of a second."""
+
+MAX_SAME_TEXT = 100
+
+Record = TypeVar("Record")
 
 _t = schema
 _OBSERVATIONS = sa.select(*_t.observation.c, _t.job.c.job_id, _t.job.c.spider, _t.body.c.body_id).select_from(
@@ -40,11 +46,12 @@ class Lookup:
     """What the ledger knows about one URL.
 
     Attributes:
-        decision: what the policy of the latest job says about the URL.
-        observations: all observations of its key, and of the keys that the URL was merged into.
+        decision: what the latest policy says about the URL.
+        observations: all observations of its keys, and of the keys that the URL was merged into.
         bodies: the texts of those observations.
         aliases: the discovered URLs of those keys.
-        same_text: all observations of those texts, under whatever URL.
+        same_text: the first observations of those texts, under whatever URL, at most `MAX_SAME_TEXT` of each.
+        same_text_counts: how many there are, by the identity of the body.
     """
 
     decision: UrlDecision
@@ -52,6 +59,7 @@ class Lookup:
     bodies: tuple[BodyRecord, ...]
     aliases: tuple[AliasRecord, ...]
     same_text: tuple[ObservationRecord, ...]
+    same_text_counts: Mapping[str, int]
 
 
 class Ledger:
@@ -114,28 +122,24 @@ class Ledger:
 
     def jobs(self) -> Iterator[JobRecord]:
         """Iterate over the jobs in the order in which they started."""
-        for row in self._stream(sa.select(_t.job).order_by(_t.job.c.ordinal)):
-            yield rows.job_record(row)
+        return self._records(sa.select(_t.job).order_by(_t.job.c.ordinal), rows.job_record)
 
     def observations(self, *, job_id: str | None = None) -> Iterator[ObservationRecord]:
         """Iterate over the observations, ordered by job and place in it."""
         statement = _OBSERVATIONS.order_by(_t.observation.c.job, _t.observation.c.seq)
-        for row in self._stream(_of_job(statement, _t.observation, job_id)):
-            yield _observation(row)
+        return self._records(_of_job(statement, _t.observation, job_id), _observation)
 
     def bodies(self, *, job_id: str | None = None) -> Iterator[BodyRecord]:
         """Iterate over the bodies in the order of commits; ``job_id``: those which that job brought."""
         statement = sa.select(*BODY_COLUMNS).select_from(BODY_JOIN).order_by(_t.body.c.ordinal)
-        for row in self._stream(_of_job(statement, _t.body, job_id)):
-            yield rows.body_record(row)
+        return self._records(_of_job(statement, _t.body, job_id), rows.body_record)
 
     def aliases(self, *, job_id: str | None = None, url_key: str | None = None) -> Iterator[AliasRecord]:
         """Iterate over the aliases in first-seen order; an overflow row has an empty raw URL."""
         statement = _of_job(_ALIASES.order_by(_t.alias.c.ordinal), _t.alias, job_id)
         if url_key is not None:
             statement = statement.where(_t.alias.c.url_key_digest == codec.url_digest(url_key))
-        for row in self._stream(statement):
-            yield _alias(row)
+        return self._records(statement, _alias)
 
     def policy_spec(self, job_id: str | None = None) -> dict[str, Any] | None:
         """Return the URL policy of a job as it was stored; by default that of the latest job."""
@@ -147,27 +151,9 @@ class Ledger:
         )
         if job_id is not None:
             statement = statement.where(_t.job.c.job_id == codec.escape(job_id))
-        stored = self._connection.execute(statement).scalar()
-        return None if stored is None else dict(codec.unpack_json(stored))
-
-    def lookup(self, url: str) -> Lookup:
-        """Return all that is known about a URL, seen or not, from the ledger alone.
-
-        Raises:
-            LedgerUnavailable: the ledger holds no job, so no policy to judge the URL by.
-        """
-        decision = self._decide(url)
-        as_linked = self._aliases_where(_t.alias.c.raw_url_digest, {codec.url_digest(url)})
-        keys = {codec.url_digest(key) for key in (decision.key, *(alias.url_key for alias in as_linked))}
-        found = self._observation_rows(_t.observation.c.url_key_digest, keys)
-        bodies = {row["body"] for row in found if row["body"] is not None}
-        return Lookup(
-            decision=decision,
-            observations=tuple(map(_observation, found)),
-            bodies=tuple(self._bodies_at(bodies)),
-            aliases=tuple(self._aliases_where(_t.alias.c.url_key_digest, keys)),
-            same_text=tuple(map(_observation, self._observation_rows(_t.observation.c.body, bodies))),
-        )
+        with self._reading():
+            stored = self._connection.execute(statement).scalar()
+            return None if stored is None else dict(codec.unpack_json(stored))
 
     def failed_urls(self, job_id: str) -> Iterator[tuple[str, str]]:
         """Yield (URL key, URL as requested) of each failure of a job whose key brought no valid page."""
@@ -177,8 +163,42 @@ class Ledger:
         failures = sa.select(seen.url_key, seen.fetch_url).where(
             seen.job == job, seen.outcome.in_(("error", "gone")), seen.url_key_digest.not_in(brought)
         )
-        for row in self._stream(failures):
-            yield codec.unescape(row["url_key"]), codec.unescape(row["fetch_url"])
+        return self._records(
+            failures, lambda row: (codec.unescape(row["url_key"]), codec.unescape(row["fetch_url"]))
+        )
+
+    def lookup(self, url: str, *, job_id: str | None = None) -> Lookup:
+        """Return all that is known about a URL, seen or not, from the ledger alone.
+
+        Each job stored its pages under the keys of its own policy, so the URL is judged by each policy of the
+        ledger, at most by the `MAX_POLICIES` latest.
+
+        Args:
+            url: as it was linked; credentials in it were never stored and don't matter.
+            job_id: judge by the policy of this job alone.
+
+        Raises:
+            LedgerUnavailable: the ledger holds no such job, so no policy to judge the URL by.
+        """
+        from scrapy_dedup.urls import redact  # noqa: PLC0415 - most readers never judge a URL
+
+        policies = self._policies(job_id)
+        judged = {key for policy in policies for key in _keys_under(policy, url)}
+        with self._reading():
+            as_linked = self._aliases_where(
+                _t.alias.c.raw_url_digest, {codec.url_digest(linked) for linked in (url, redact(url))}
+            )
+            keys = {codec.url_digest(key) for key in judged | {alias.url_key for alias in as_linked}}
+            found = self._observation_rows(_t.observation.c.url_key_digest, keys)
+            bodies = {row["body"] for row in found if row["body"] is not None}
+            return Lookup(
+                decision=policies[0].decide(url),
+                observations=tuple(map(_observation, found)),
+                bodies=tuple(self._bodies_at(bodies)),
+                aliases=tuple(self._aliases_where(_t.alias.c.url_key_digest, keys)),
+                same_text=tuple(map(_observation, self._first_of_bodies(bodies))),
+                same_text_counts=self._counts_of_bodies(bodies),
+            )
 
     def job_summary(self, job_id: str) -> dict[str, int]:
         """Return counts of one job: ``observations``, distinct ``payloads`` of valid pages, ``aliases``."""
@@ -191,7 +211,7 @@ class Ledger:
             ),
             "aliases": _count(_t.alias, _t.alias.c.job == job, _t.alias.c.raw_url_digest != b""),
         }
-        return {name: int(self._connection.execute(query).scalar_one()) for name, query in counted.items()}
+        return self._counted(counted)
 
     def summary(self) -> dict[str, int]:
         """Return the counts that describe the ledger, each under its name."""
@@ -209,14 +229,16 @@ class Ledger:
             "aliases": _count(_t.alias, _t.alias.c.raw_url_digest != b""),
             "aliases_counted": sa.select(sa.func.coalesce(sa.func.sum(_t.alias.c.count), 0)),
         }
-        counts = {name: int(self._connection.execute(query).scalar_one()) for name, query in counted.items()}
+        counts = self._counted(counted)
         by_action = sa.select(seen.action, sa.func.count()).group_by(seen.action).order_by(seen.action)
-        counts.update({f"action_{name}": int(count) for name, count in self._connection.execute(by_action)})
-        return counts
+        with self._reading():
+            found = self._connection.execute(by_action)
+            return counts | {f"action_{name}": int(count) for name, count in found}
 
     def check(self, deep: bool = False) -> list[str]:
         """Return what is wrong with the ledger, one sentence each; ``deep`` also hashes every text again."""
-        return audit.problems(self._connection, deep=deep)
+        with self._reading():
+            return audit.problems(self._connection, deep=deep)
 
     def backup(self, target: Path) -> None:
         """Copy the ledger, whatever its engine, into a new SQLite ledger at ``target``.
@@ -252,13 +274,84 @@ class Ledger:
             for part in self._stream_parts(sa.select(table)):
                 copy.execute(sa.insert(table), [dict(row) for row in part])
 
-    def _decide(self, url: str) -> UrlDecision:
+    def _policies(self, job_id: str | None) -> list[UrlPolicy]:
+        """Return the distinct policies of the ledger, the latest first; those not understood are left out."""
         from scrapy_dedup.urls import UrlPolicy  # noqa: PLC0415 - most readers never judge a URL
 
-        spec = self.policy_spec()
-        if spec is None:
-            raise LedgerUnavailable(f"The ledger {self._target.name} holds no job yet, so no URL policy.")
-        return UrlPolicy.from_spec(spec).decide(url)
+        latest = sa.func.max(_t.job.c.ordinal)
+        statement = (
+            sa.select(_t.policy.c.spec)
+            .select_from(_t.policy.join(_t.job, _t.job.c.policy_spec == _t.policy.c.digest))
+            .group_by(_t.policy.c.digest, _t.policy.c.spec)
+            .order_by(latest.desc())
+            .limit(MAX_POLICIES)
+        )
+        if job_id is not None:
+            statement = statement.where(_t.job.c.job_id == codec.escape(job_id))
+        with self._reading():
+            specs = [codec.unpack_json(stored) for stored in self._connection.execute(statement).scalars()]
+        if not specs:
+            wanted = "job yet" if job_id is None else f"job {job_id!r}"
+            raise LedgerUnavailable(f"The ledger {self._target.name} holds no {wanted}, so no URL policy.")
+        policies: list[UrlPolicy] = []
+        for spec in specs:
+            try:
+                policies.append(UrlPolicy.from_spec(spec))
+            except ConfigError as error:  # written by a version with other rules
+                refused = error
+        if not policies:
+            raise LedgerUnavailable(
+                f"The ledger {self._target.name} holds no URL policy that this scrapy_dedup understands."
+            ) from refused
+        return policies
+
+    def _first_of_bodies(self, bodies: Iterable[int]) -> list[rows.Row]:
+        seen = _t.observation.c
+        places = sa.func.row_number().over(partition_by=seen.body, order_by=seen.ordinal).label("place")
+        first: list[int] = []
+        for part in _parts(bodies):
+            ranked = sa.select(seen.ordinal, places).where(seen.body.in_(part)).subquery()
+            chosen = sa.select(ranked.c.ordinal).where(ranked.c.place <= MAX_SAME_TEXT)
+            first += self._connection.execute(chosen).scalars()
+        return self._observation_rows(seen.ordinal, first)
+
+    def _counts_of_bodies(self, bodies: Iterable[int]) -> dict[str, int]:
+        statement = sa.select(_t.body.c.body_id, sa.func.count()).select_from(
+            _t.observation.join(_t.body, _t.body.c.ordinal == _t.observation.c.body)
+        )
+        counts: dict[str, int] = {}
+        for part in _parts(bodies):
+            of_part = statement.where(_t.observation.c.body.in_(part)).group_by(_t.body.c.body_id)
+            counts.update(
+                (codec.unpack_body_id(body_id), int(count))
+                for body_id, count in self._connection.execute(of_part)
+            )
+        return counts
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Let what the database or a damaged row raises leave as one error that names the ledger."""
+        try:
+            yield
+        except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError) as error:
+            said = " ".join(str(getattr(error, "orig", None) or error).split())
+            raise LedgerUnavailable(f"The ledger {self._target.name} cannot be read ({said}).") from error
+        except (RecordError, ValueError, KeyError, TypeError) as error:
+            raise LedgerUnavailable(
+                f"The ledger {self._target.name} holds a damaged row ({error}). "
+                "`scrapy dedup check --deep` names what is damaged."
+            ) from error
+
+    def _counted(self, counted: Mapping[str, sa.Select[Any]]) -> dict[str, int]:
+        with self._reading():
+            return {
+                name: int(self._connection.execute(query).scalar_one()) for name, query in counted.items()
+            }
+
+    def _records(self, statement: sa.Select[Any], make: Callable[[rows.Row], Record]) -> Iterator[Record]:
+        with self._reading():
+            for row in self._stream(statement):
+                yield make(row)
 
     def _observation_rows(self, column: sa.Column[Any], values: Iterable[Any]) -> list[rows.Row]:
         statement = _OBSERVATIONS.order_by(_t.observation.c.job, _t.observation.c.seq)
@@ -285,6 +378,15 @@ class Ledger:
         with self._connection.execution_options(yield_per=STREAM_ROWS).execute(statement) as result:
             for part in result.mappings().partitions():
                 yield list(part)
+
+
+def _keys_under(policy: UrlPolicy, url: str) -> Iterator[str]:
+    """Yield the keys under which a job with this policy may have stored a URL, as they were stored."""
+    from scrapy_dedup.urls import redact  # noqa: PLC0415 - most readers never judge a URL
+
+    yield redact(policy.decide(url).key)
+    if policy.drops_facets(url):  # a redirect to it was stored apart from the unfiltered page
+        yield redact(policy.conservative_key(url))
 
 
 def _of_job(statement: sa.Select[Any], table: sa.Table, job_id: str | None) -> sa.Select[Any]:

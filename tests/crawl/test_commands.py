@@ -348,6 +348,42 @@ def test_explain_uses_the_policy_of_the_ledger(filled, dedup):
     assert "color=red" in other["url_key"]
 
 
+def test_explain_judges_by_each_policy_or_by_that_of_one_job(dedup, tmp_path):
+    path = tmp_path / "two.db"
+    url = "https://shop.example/lamps?utm_source=x"
+    for job_id in ("conservative", "standard"):
+        policy = UrlPolicy.preset(job_id)
+        writer = LedgerWriter(f"sqlite:///{path}", job(job_id), policy.spec(), reuse_normalized=True)
+        seen = dataclasses.replace(observation(writer, job_id, url), url_key=policy.decide(url).key)
+        writer.record(Sighting(seen, text_of(PROSE))).result(timeout=20)
+        writer.finish("finished")
+    of_all = dedup("explain", url, "--ledger", path).out
+    assert "Key held by 2 observations" in of_all
+    assert "tracking: utm_source" in of_all
+    of_one = dedup("explain", url, "--job", "conservative", "--ledger", path).out
+    assert "Key held by 1 observation:" in of_one
+    assert "tracking" not in of_one
+    unknown = dedup("explain", url, "--job", "nosuch", "--ledger", path)
+    assert unknown.code == 1
+    assert "no job 'nosuch'" in unknown.err
+
+
+def test_explain_of_a_text_seen_everywhere_counts_the_rest(dedup, tmp_path, monkeypatch):
+    monkeypatch.setattr("scrapy_dedup.ledger.reader.MAX_SAME_TEXT", 2)
+    path = tmp_path / "many.db"
+    writer = LedgerWriter(f"sqlite:///{path}", job("one"), POLICY.spec(), reuse_normalized=True)
+    for number in range(5):
+        seen = observation(writer, "one", f"{MIRROR}/{number}")
+        writer.record(Sighting(seen, text_of(PROSE))).result(timeout=20)
+    writer.finish("finished")
+    told = dedup("explain", f"{MIRROR}/4", "--ledger", path).out
+    assert told.count("one#") == 3  # the observation itself, and two places of its text
+    assert "and 3 more" in told
+    found = json.loads(dedup("explain", f"{MIRROR}/4", "--json", "--ledger", path).out)
+    assert len(found["same_text"]) == 2
+    assert list(found["same_text_counts"].values()) == [5]
+
+
 def test_explain_as_json_holds_the_records_without_the_texts(filled, dedup):
     found = json.loads(dedup("explain", MIRROR, "--json", "--ledger", filled).out)
     assert found["url"] == MIRROR

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_dedup.errors import LedgerError, LedgerTooNew, LedgerUnavailable
-from scrapy_dedup.ledger import Ledger, LedgerWriter
+from scrapy_dedup.ledger import Ledger, LedgerWriter, engine
 from scrapy_dedup.ledger.engine import Target
 
 
@@ -284,6 +284,74 @@ def test_rows_that_miss_each_other_are_found(made):
         problems = ledger.check()
     assert any("has no observation" in problem for problem in problems)
     assert any("but no body" in problem for problem in problems)
+
+
+READS = {
+    "jobs": lambda ledger: list(ledger.jobs()),
+    "observations": lambda ledger: list(ledger.observations()),
+    "bodies": lambda ledger: list(ledger.bodies()),
+    "aliases": lambda ledger: list(ledger.aliases()),
+    "failed_urls": lambda ledger: list(ledger.failed_urls("job-1")),
+    "policy_spec": lambda ledger: ledger.policy_spec(),
+    "lookup": lambda ledger: ledger.lookup("http://site.example/a"),
+    "job_summary": lambda ledger: ledger.job_summary("job-1"),
+    "summary": lambda ledger: ledger.summary(),
+}
+
+
+def test_every_read_of_the_ledger_is_in_the_table():
+    others = {"open", "close", "check", "backup", "engine_version"}  # each has tests of its own
+    assert {name for name in vars(Ledger) if not name.startswith("_")} == set(READS) | others
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_a_read_raises_is_an_error_of_the_ledger(name, made):
+    content = bytearray(made.read_bytes())
+    with Ledger.open(f"sqlite:///{made}") as ledger:
+        content[4096:] = b"\xff" * (len(content) - 4096)
+        made.write_bytes(content)
+        with pytest.raises(LedgerUnavailable, match=f"{made} cannot be read") as caught:
+            READS[name](ledger)
+        assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    ("statement", "read"),
+    [
+        ("UPDATE observation SET outcome = 'nonsense'", "observations"),
+        ("UPDATE observation SET extra = '{'", "lookup"),
+        ("UPDATE body SET data = x'00'", "bodies"),
+        ("UPDATE policy SET spec = '['", "policy_spec"),
+    ],
+)
+def test_a_damaged_row_is_an_error_of_the_ledger(statement, read, made):
+    make_foreign(made, statement)
+    with Ledger.open(f"sqlite:///{made}") as ledger, pytest.raises(LedgerUnavailable, match="damaged row"):
+        READS[read](ledger)
+
+
+def test_a_small_commit_takes_few_statements(sqlite_url, records, monkeypatch):
+    said: list[str] = []
+    connect = engine._connect_writer
+
+    def connect_traced(path):
+        connection = connect(path)
+        connection.set_trace_callback(said.append)
+        return connection
+
+    monkeypatch.setattr(engine, "_connect_writer", connect_traced)
+    with records.crawl(sqlite_url, records.job()) as one:
+        one.see("First")
+        one.note("http://raw", "key")
+        said.clear()
+        one.see("Second", "http://site.example/b")
+    first_commit = said[: said.index("COMMIT")]
+    assert [statement.split()[0] for statement in first_commit] == [
+        "BEGIN",
+        "PRAGMA",  # has another connection written?
+        *["SELECT"] * 3,  # by body, normalized text and URL
+        *["INSERT"] * 2,
+    ]
 
 
 def test_a_failed_open_reaches_all_who_wait(tmp_path, records):

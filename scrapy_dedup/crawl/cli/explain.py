@@ -16,7 +16,7 @@ from scrapy_dedup.urls import Change, UrlDecision, Verdict
 def run(context: Context) -> int:
     """Print what becomes of the URL; a URL that was never seen is explained as well."""
     with Ledger.open(context.ledger_url()) as ledger:
-        found = ledger.lookup(context.options.url)
+        found = ledger.lookup(context.options.url, job_id=context.options.job)
     if context.options.json:
         context.write(json.dumps(as_json(found), indent=2, ensure_ascii=True))
     else:
@@ -37,6 +37,7 @@ def as_json(found: Lookup) -> dict[str, Any]:
         "aliases": [redacted(to_dict(row)) for row in found.aliases],
         "bodies": [_without_text(body) for body in found.bodies],
         "same_text": [redacted(to_dict(row)) for row in found.same_text],
+        "same_text_counts": dict(found.same_text_counts),
     }
 
 
@@ -51,7 +52,9 @@ def sections(found: Lookup) -> Iterator[str]:
     yield _block(f"Known under {_counted(found.aliases, 'alias', 'aliases')}", map(_alias, found.aliases))
     for body in found.bodies:
         sharing = [row for row in found.same_text if row.body_id == body.body_id]
-        yield _block(f"Text {body.body_id}, {body.word_count} words, at", map(_place, sharing))
+        more = found.same_text_counts[body.body_id] - len(sharing)
+        places = [*map(_place, sharing), *([f"and {more:,} more"] if more else [])]
+        yield _block(f"Text {body.body_id}, {body.word_count} words, at", places)
 
 
 def _decision_rows(decision: UrlDecision) -> Iterator[tuple[str, str]]:
