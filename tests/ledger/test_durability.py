@@ -179,20 +179,20 @@ def _zeroed(log: bytes, place: int) -> bytes:
 
 def test_two_crawls_on_one_ledger_lose_and_double_nothing(ledger_url):
     children = [
-        subprocess.Popen(command(ledger_url, job_id, 300, "same"), stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(command(ledger_url, job_id, 150, "same"), stdout=subprocess.PIPE, text=True)
         for job_id in ("one", "two")
     ]
     outputs = [child.communicate(timeout=240)[0] for child in children]
     assert [child.returncode for child in children] == [0, 0]
-    assert [acknowledged(output) for output in outputs] == [set(range(300))] * 2
-    assert_sound(ledger_url, {"one": set(range(300)), "two": set(range(300))})
+    assert [acknowledged(output) for output in outputs] == [set(range(150))] * 2
+    assert_sound(ledger_url, {"one": set(range(150)), "two": set(range(150))})
     with Ledger.open(ledger_url) as ledger:
         counts = ledger.summary()
         texts = [body.text for body in ledger.bodies()]
         kept = [one.body_id for one in ledger.observations() if one.action.value == "keep"]
-    assert (counts["observations"], counts["bodies"], counts["jobs_unfinished"]) == (600, 100, 0)
-    assert len(set(texts)) == 100
-    assert len(kept) == len(set(kept)) == 100
+    assert (counts["observations"], counts["bodies"], counts["jobs_unfinished"]) == (300, 50, 0)
+    assert len(set(texts)) == 50
+    assert len(kept) == len(set(kept)) == 50
 
 
 def test_a_full_disk_ends_the_crawl_and_not_the_ledger(sqlite_url, records):
