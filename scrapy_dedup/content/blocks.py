@@ -74,9 +74,16 @@ def blocks(root: Element) -> Iterator[Block]:
     yield from collected.flush(None)
 
 
-def residual_digest(found: Iterable[Block], main: str) -> str | None:
-    """Return the digest of the prose that the main text lacks; None says that it lacks none."""
-    lacking = _lacking([block.text for block in found if is_prose(block)], comparable(main))
+def residual_digest(found: Iterable[Block], main: str, heading: str | None = None) -> str | None:
+    """Return the digest of the prose that the main text lacks; None says that it lacks none.
+
+    The heading of the page counts where the main text has none at all: two models of one product may share
+    every other word. Where it has one, a first heading outside it is the name of the site.
+    """
+    words = spoken(main)
+    lacking = _lacking([block.text for block in found if is_prose(block)], words)
+    if heading and not _MARKDOWN_HEADING.search(main) and not _stands_in(comparable(heading), words):
+        lacking.insert(0, heading)
     if not lacking:
         return None
     steady = "\n".join(" ".join(comparable(_without_volatile(text))) for text in lacking)
@@ -93,6 +100,20 @@ def as_markdown(found: Iterable[Block]) -> str:
     return "\n\n".join(_MARKS.get(block.tag, "") + block.text for block in found)
 
 
+def first_heading(root: Element) -> str | None:
+    """Return the first visible first-level heading of a page, also one in its header."""
+    for heading in _HEADINGS(root):
+        text = " ".join("".join(heading.itertext()).split())
+        if text and not is_hidden(heading):
+            return text
+    return None
+
+
+def spoken(main: str) -> list[str]:
+    """Return the tokens of a Markdown text that a reader sees; the targets of its links are none."""
+    return comparable(_LINK_TARGET.sub("]", main))
+
+
 def comparable(text: str) -> list[str]:
     """Return the tokens of a text without the invisible characters that the extractor removes."""
     return tokens(_INVISIBLE.sub("", text))
@@ -104,6 +125,12 @@ def size_in_words(words: Iterable[str]) -> float:
 
 
 _MARKS = {**{tag: "#" * level + " " for level, tag in enumerate(HEADINGS, 1)}, "li": "- "}
+
+_HEADINGS = lxml.etree.XPath(
+    "//h1[not(ancestor::*[self::nav or self::footer or self::aside or self::dialog or @hidden])]"
+)
+_MARKDOWN_HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
+_LINK_TARGET = re.compile(r"\]\([^()\s]*\)")
 
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 
@@ -141,6 +168,10 @@ def _without_volatile(text: str) -> str:
 
 def _is_word(token: str) -> bool:
     return token not in _CALENDAR and not any(map(str.isdigit, token))
+
+
+def _stands_in(words: Sequence[str], text: Sequence[str]) -> bool:
+    return f" {' '.join(words)} " in f" {' '.join(text)} "
 
 
 def _lacking(texts: Sequence[str], said: Sequence[str]) -> list[str]:

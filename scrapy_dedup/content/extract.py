@@ -26,8 +26,10 @@ from scrapy_dedup.content.blocks import (
     as_markdown,
     blocks,
     comparable,
+    first_heading,
     residual_digest,
     size_in_words,
+    spoken,
 )
 from scrapy_dedup.content.digest import normalized_digest, sha256_id, text_digest
 from scrapy_dedup.content.extraction import Extraction, ExtractOptions, PageMetadata, Payload
@@ -74,6 +76,7 @@ def _extract(digest: str, decoded: Decoded, url: str, options: ExtractOptions) -
     visible = extract_plain_text(decoded.text, preserve_formatting=False, main_content=False, alt_texts=False)
     visible_tokens = comparable(visible)
     stated = metadata(root)
+    heading = first_heading(root)
     prepare(root)
     found = list(blocks(root))
     main, flags = _usable(_main(root, url, options), visible_tokens, found)
@@ -83,7 +86,7 @@ def _extract(digest: str, decoded: Decoded, url: str, options: ExtractOptions) -
         return Extraction(digest, None, None, visible_words, stated, (*decoded.flags, *flags, *scripted))
     if not is_well_formed(main):
         return Extraction(digest, None, "malformed_text", visible_words, stated, decoded.flags)
-    text = _text(main, visible, residual_digest(found, main), stated, options)
+    text = _text(main, visible, residual_digest(found, main, heading), stated, options)
     return Extraction(digest, text, None, visible_words, stated, (*decoded.flags, *flags))
 
 
@@ -126,7 +129,7 @@ def _is_dump(main: str, found: Sequence[Block]) -> bool:
 
 
 def _is_visible(main: str, visible_tokens: Sequence[str]) -> bool:
-    words = comparable(main)
+    words = spoken(main)
     seen = set(visible_tokens)
     return sum(word in seen for word in words) >= MIN_VISIBLE_SHARE * len(words)
 

@@ -152,7 +152,9 @@ _CALLOUT = re.compile(
 # What highlighters call the cell beside a listing.
 _LINE_NUMBERS = re.compile(r"\b(?:linenos?|gutter)\b")
 
-_PERMALINKS = frozenset({"\u00b6", "#", "\u00a7", "\U0001f517"})  # pilcrow, hash, section sign, link
+_PERMALINKS = frozenset(
+    {"\u00b6", "#", "\u00a7", "\U0001f517", "\uf0c1"}
+)  # pilcrow, hash, section, link, Font Awesome
 
 _MAIN_AREA = lxml.etree.XPath("boolean(ancestor::main|ancestor::article|ancestor::*[@role='main'])")
 

@@ -7,6 +7,8 @@ import time
 import pytest
 
 from scrapy_dedup.content.blocks import Block, blocks, residual_digest
+from scrapy_dedup.content.extract import extract
+from scrapy_dedup.content.extraction import ExtractOptions, Payload
 from scrapy_dedup.content.page import parse, prepare
 
 MAIN = "The bridge is open again."
@@ -140,3 +142,48 @@ def test_a_page_that_differs_at_every_fetch_stays_the_same(run, site):
 def test_scripts_without_spaces_count_by_character():
     assert residual("<p>大型トラックは引き続き工場の横の道を通らなければなりません。</p>") is not None
     assert residual("<p>次のページへ</p>") is None
+
+
+LINES = "".join(
+    f"<p>Paragraph number {number} says the same of every model of it.</p>" for number in range(9)
+)
+
+
+def residual_of(html: str) -> tuple[str, str | None]:
+    payload = Payload(f"<!doctype html><html><body>{html}</body></html>".encode(), "utf-8", "http://h.test/")
+    text = extract(payload, ExtractOptions()).text
+    assert text is not None
+    return text.text, text.residual_digest
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<header><h1>{}</h1></header><main>{}</main>",
+        "<div class=top><h1>{}</h1></div><main>{}</main>",
+    ],
+    ids=["heading in the header", "heading above the main text"],
+)
+def test_pages_that_differ_in_their_only_heading_are_not_alike(html):
+    assert residual_of(html.format("Model A100", LINES)) != residual_of(html.format("Model B200", LINES))
+
+
+def test_the_name_of_the_site_above_a_text_with_a_heading_does_not_count():
+    article = f"<main><h2>The harbour opens</h2>{LINES}</main>"
+
+    assert residual_of(f"<header><h1>One Paper</h1></header>{article}") == residual_of(
+        f"<header><h1>Another Paper</h1></header>{article}"
+    )
+
+
+def test_links_in_the_text_keep_it():
+    said = "".join(
+        f"<p>Paragraph {number} says quite a lot about <a href=/z{number}>the thing</a> that it is about.</p>"
+        for number in range(9)
+    )
+    payload = Payload(f"<html><body><main><h1>Queue</h1>{said}</main>".encode(), "utf-8", "http://h.test/")
+
+    text = extract(payload, ExtractOptions(include_links=True)).text
+
+    assert text is not None
+    assert "[the thing](" in text.text
