@@ -19,10 +19,10 @@ demo: $(VENV)/.installed
 	cd example_project && ../$(BIN)/python demo.py
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not slow" -q
+	$(BIN)/python -m pytest -m "not slow" -q -n auto --dist loadfile
 
 slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m slow -q
+	$(BIN)/python -m pytest -m slow -q --timeout 1200
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

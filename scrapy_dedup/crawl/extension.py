@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Spider, signals
-from scrapy.dupefilters import BaseDupeFilter
+from scrapy.dupefilters import RFPDupeFilter
 
 from scrapy_dedup.crawl.funnel import funnel
 from scrapy_dedup.crawl.suite import Suite
@@ -62,13 +62,20 @@ def bypass(scheduler: Any, fingerprinter: Any) -> str | None:
             f"The scheduler {_class_name(scheduler)} has no dupefilter that can be checked; where it does "
             "not use crawler.request_fingerprinter, URLs with one key are fetched more than once"
         )
-    if type(dupefilter) is BaseDupeFilter or getattr(dupefilter, "fingerprinter", None) is fingerprinter:
+    if asks(dupefilter, fingerprinter):
         return None
     return (
         f"The dupefilter {_class_name(dupefilter)} does not use crawler.request_fingerprinter, so it "
         "bypasses the URL keys of scrapy_dedup: URLs with one key are fetched more than once. Their texts "
         "are still stored once"
     )
+
+
+def asks(dupefilter: Any, fingerprinter: Any) -> bool:
+    """Tell whether a dupefilter takes the identity of requests from a fingerprinter."""
+    own = getattr(type(dupefilter), "request_fingerprint", None)
+    has_own = own is not None and own is not RFPDupeFilter.request_fingerprint
+    return getattr(dupefilter, "fingerprinter", None) is fingerprinter and not has_own
 
 
 def _class_name(value: object) -> str:

@@ -13,6 +13,8 @@ import pytest
 from .conftest import write_project
 from .server import Reply, page
 
+pytestmark = pytest.mark.slow  # each crawl is a process of its own, with and without the add-on
+
 FILES = {
     "shop/settings.py": """
 REQUEST_FINGERPRINTER_CLASS = "shop.fingerprints.ByUrlAndAccount"

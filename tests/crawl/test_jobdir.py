@@ -35,6 +35,7 @@ ROUTES = {
 }
 
 
+@pytest.mark.slow
 def test_a_variant_found_after_the_pause_gets_its_turn(serve, project):
     made = project({"shop/spiders/steps.py": SPIDER})
     server = serve(ROUTES)

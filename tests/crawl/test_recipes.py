@@ -8,6 +8,8 @@ import pytest
 
 from .server import Reply, Visit, page
 
+pytestmark = pytest.mark.slow  # each recipe is a project of its own
+
 CRAWL_SPIDER = """
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule

@@ -12,6 +12,8 @@ import pytest
 from .conftest import ADDONS, BASE_SETTINGS, environment, run
 from .server import page
 
+pytestmark = pytest.mark.slow  # each start is a process of its own
+
 SPIDER = """
 import scrapy
 

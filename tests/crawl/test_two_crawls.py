@@ -10,6 +10,8 @@ import pytest
 from .conftest import Crawl, environment, read_ledger
 from .server import Reply, page
 
+pytestmark = pytest.mark.slow  # two crawls at once need the machine for themselves
+
 SHARED = [f"/shared/{number}" for number in range(30)]
 OWN = {name: [f"/{name}/{number}" for number in range(10)] for name in ("left", "right")}
 
