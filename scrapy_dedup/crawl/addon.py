@@ -12,7 +12,13 @@ from scrapy.utils.conf import closest_scrapy_cfg
 
 from scrapy_dedup.config import PREFIX, Config
 from scrapy_dedup.crawl.downloader_middleware import DedupDownloaderMiddleware
-from scrapy_dedup.crawl.exporters import BodiesExporter, ObservationsExporter, default_feeds
+from scrapy_dedup.crawl.exporters import (
+    BodiesExporter,
+    BodiesFilter,
+    ObservationsExporter,
+    PageFilter,
+    default_feeds,
+)
 from scrapy_dedup.crawl.extension import DedupExtension
 from scrapy_dedup.crawl.fingerprinter import Fingerprinter
 from scrapy_dedup.crawl.pages import Pages
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 EXPORTERS = {"observations": ObservationsExporter, "bodies": BodiesExporter}
+
+FILTERS = {"observations": PageFilter, "bodies": BodiesFilter}
 
 # Component setting, class, order, and why that order.
 COMPONENTS: tuple[tuple[str, type, int], ...] = (
@@ -162,8 +170,12 @@ def base_dir() -> Path:
 
 
 def add_feeds(settings: BaseSettings) -> None:
-    """Add the two feeds, unless the user's FEEDS already hold one of our formats."""
+    """Add the two feeds, unless the user's FEEDS hold one of our formats; let only pages into such feeds."""
     feeds = settings["FEEDS"]
+    for uri, options in feeds.items():
+        item_filter = FILTERS.get(str(options.get("format"))) if isinstance(options, Mapping) else None
+        if item_filter and not options.get("item_filter"):
+            feeds.set(uri, {**options, "item_filter": item_filter}, feeds.getpriority(uri) or 0)
     formats = {
         options.get("format") for options in feeds.values() if isinstance(options, Mapping | BaseSettings)
     }

@@ -106,7 +106,9 @@ class Pages:
         return await asyncio.shield(recording)
 
     async def record_automatically(self, response: Response, said: SpidersView = NOTHING_SAID) -> None:
-        """Record a response that comes to the feeds by no item of the spider."""
+        """Record a response that comes to the feeds by no item of the spider, once."""
+        if self.is_recorded(response):
+            return
         recorded = await self.record(response, said)
         self._suite.stats.inc_value(names.PAGES_AUTO)
         self.export(recorded)

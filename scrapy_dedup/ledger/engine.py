@@ -50,7 +50,10 @@ class Target:
     @property
     def name(self) -> str:
         """How messages call this ledger."""
-        return str(self.path) if self.path else self.url.render_as_string(hide_password=True)
+        if self.path:
+            return str(self.path)
+        shown = self.url.update_query_dict({"password": "***"}) if "password" in self.url.query else self.url
+        return shown.render_as_string(hide_password=True)
 
     @classmethod
     def parse(cls, url: str) -> Target:
@@ -59,14 +62,16 @@ class Target:
         Raises:
             LedgerUnavailable: the URL is no URL of an engine that can hold a ledger.
         """
+        engine, _, file = url.partition(":///")
+        if engine in {"sqlite", "sqlite+pysqlite"}:  # a path may hold what means something in other URLs
+            path = _sqlite_path(file)
+            return cls(sa.URL.create("sqlite", database=str(path)), path)
         try:
             parsed = sa.make_url(url)
-        except sa.exc.ArgumentError as error:
+        except (sa.exc.ArgumentError, ValueError) as error:
             raise LedgerUnavailable(
                 "DEDUP_LEDGER is not a database URL; write sqlite:///dedup.db or postgresql://user@host/name."
             ) from error
-        if parsed.drivername in {"sqlite", "sqlite+pysqlite"}:
-            return cls(parsed, _sqlite_path(parsed))
         if parsed.drivername in {"postgresql", "postgres", "postgresql+psycopg"}:
             return cls(parsed.set(drivername="postgresql+psycopg"), None)
         raise LedgerUnavailable(
@@ -74,10 +79,11 @@ class Target:
         )
 
 
-def _sqlite_path(url: sa.URL) -> Path:
-    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+def _sqlite_path(file: str) -> Path:
+    path = Path(file).absolute()
+    if not file or path.name == ":memory:" or file.startswith("file:"):
         raise LedgerUnavailable("A SQLite ledger needs a file; write sqlite:///dedup.db.")
-    return Path(url.database).absolute()
+    return path
 
 
 def probe(target: Target) -> int | None:

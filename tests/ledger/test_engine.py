@@ -369,3 +369,20 @@ def test_a_failed_open_reaches_all_who_wait(tmp_path, records):
 def _one_value(path: Path, query: str):
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(query).fetchone()
+
+
+@pytest.mark.parametrize("name", ["q?mode=ro.db", "q%41.db", "q#1.db"])
+def test_a_file_is_named_as_it_is_written(tmp_path, name):
+    assert Target.parse(f"sqlite:///{tmp_path}/{name}").path == tmp_path / name
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:///", "sqlite:////tmp/:memory:", "postgresql://u:pw@host:port/d", "mysql://h/d", "x"]
+)
+def test_what_is_no_place_for_a_ledger_is_refused_with_a_message(url):
+    with pytest.raises(LedgerUnavailable):
+        Target.parse(url)
+
+
+def test_no_message_names_a_password():
+    assert "secret" not in Target.parse("postgresql://u:secret@h/d?password=secret").name
