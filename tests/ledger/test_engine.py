@@ -211,8 +211,9 @@ def as_nobody() -> Iterator[None]:
     "modes", [(0o444, 0o777), (0o666, 0o555)], ids=["read-only file", "read-only folder"]
 )
 def test_a_read_only_ledger_can_be_read_and_says_why_it_cannot_be_written(made, tmp_path, records, modes):
-    for folder in tmp_path.parents[:2]:
-        folder.chmod(0o755)
+    for folder in tmp_path.parents:
+        if "pytest" in str(folder):  # made for root alone; there is one more of them in a parallel run
+            folder.chmod(0o755)
     before = snapshot(tmp_path)
     made.chmod(modes[0])
     tmp_path.chmod(modes[1])
