@@ -7,9 +7,9 @@ Four things make the difference:
 - **Whether anything has to be normalised is asked once**, of the whole rest of the URL, in C:
   ``bytes.translate(None, PLAIN)`` deletes the characters that need no attention, and the residue of most
   URLs is empty.
-- **Names of parameters are remembered**: whether one stays is worked out once for each set of rules, and the
-  loops over parameters run in C. To remember shapes of whole queries does not pay: shops shuffle their
-  facets, so most shapes are new.
+- **Names of parameters are remembered**: the fate of one is worked out once for each set of rules, and the
+  loops over parameters run in C; so does the sort, without a key. To remember shapes of whole queries does
+  not pay: shops shuffle their facets, so most shapes are new.
 - **Nothing is built that is there already**: an unchanged URL is its own key and its own fetch_url.
 
 What does not fit (line breaks inside, backslashes, empty parameters) goes to the steps. No
@@ -18,7 +18,7 @@ decision about a whole URL is remembered, and what is remembered is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import compress
 from operator import not_
 from typing import NamedTuple, TypeVar
@@ -54,6 +54,11 @@ _WHITESPACE = Change("whitespace")
 _KEPT_AS_GIVEN = ("unparseable", "unsupported_scheme")  # reasons under which the key is the URL as given
 _SLASH = (Change("trailing_slash"),)
 _QUERY_ORDER = (Change("query_order"),)
+LOOK_CLOSER = Change("look_closer")
+"""Stands for the fate of a parameter whose value matters; it never stands in a decision."""
+NAME_END = "\0"
+"""Stands for ``=`` while parameters are sorted: it is less than every character of a name, so that to sort
+different names is to sort the parameters as they are."""
 
 
 class _Memo(dict[str, _Value]):
@@ -74,8 +79,8 @@ class Lane:
     """The rules of one place, and what follows from them for the names of parameters.
 
     Attributes:
-        stays: by raw name, whether a parameter stays; None where it takes `look_closer` to know.
-        change: by raw name, what is noted for a parameter that does not stay.
+        stays: by raw name, None for a parameter that stays, and what is noted for one that a rule names;
+            `LOOK_CLOSER` where it takes the value to know.
     """
 
     def __init__(self, rules: Rules, preset: Preset) -> None:
@@ -86,15 +91,15 @@ class Lane:
         self.drops_anchors = rules.fragment in ("drop", "routes")
         self.reads_query = self.sorts or rules.limits_parameters
         self.splits_at_semicolon = ";" in rules.separators
-        self.stays = _Memo(self._stays).__getitem__
-        self._tests = _Memo(lambda name: (name, self._session_test(name))).__getitem__
-        self.change = _Memo(lambda name: Change(self._rule(name), name)).__getitem__
+        self.refuses = parameters.refuses("facet", rules)
+        self.stays = _Memo(self._fate).__getitem__
+        self._fate_of_value = _Memo(self._judge_of_values).__getitem__
 
-    def _stays(self, name: str) -> bool | None:
+    def _fate(self, name: str) -> Change | None:
         rule = self._rule(name)
-        if parameters.refuses(rule, self.rules) or (rule != "tracking" and self._value_matters(name)):
-            return None
-        return not rule
+        if rule != "tracking" and self._value_matters(name):
+            return LOOK_CLOSER
+        return Change(rule, name) if rule else None
 
     def _value_matters(self, name: str) -> bool:
         return name not in self.rules.keep and (
@@ -112,41 +117,45 @@ class Lane:
             return "tracking"
         return parameters.host_rule(name, None, self.rules)
 
-    def look_closer(
-        self, stays: Iterable[bool | None], parts: Sequence[str], raw_names: Sequence[str]
-    ) -> tuple[list[bool | None], tuple[Change, ...], str | None]:
-        """Look at the values where they matter.
+    def _judge_of_values(self, name: str) -> Callable[[str, Container[str]], Change | None]:
+        is_session, session, rules = self._session_test(name), Change("session", name), self.rules
 
-        Returns:
-            Which parameters stay, what is noted for the others, and why the URL is denied, or None.
-        """
-        known: list[bool | None] = []
-        changes: list[Change] = []
-        denied = None
+        def fate(value: str, folded_names: Container[str]) -> Change | None:
+            value = query.rule_name(value)
+            if is_session and is_session(value, folded_names):
+                return session
+            rule = parameters.host_rule(name, value, rules)
+            return Change(rule, name) if rule else None
+
+        return fate
+
+    def look_closer(
+        self, fates: Iterable[Change | None], parts: Iterable[str], raw_names: Sequence[str]
+    ) -> list[Change | None]:
+        """Return the fates with those settled for which the value matters."""
         folded = _FoldedNames(raw_names)
-        for stay, part, raw_name in zip(stays, parts, raw_names, strict=True):
-            if stay is not None:
-                known.append(stay)
-                if not stay:
-                    changes.append(self.change(raw_name))
-                continue
-            name, is_session = self._tests(raw_name)
-            value = query.rule_name(part[len(raw_name) + 1 :])
-            if is_session and is_session(value, folded):
-                rule = "session"
+        return [
+            self._fate_of_value(name)(part[len(name) + 1 :], folded) if fate is LOOK_CLOSER else fate
+            for fate, part, name in zip(fates, parts, raw_names)  # noqa: B905 - all have the same length
+        ]
+
+    def refuse(self, fates: Iterable[Change | None]) -> tuple[list[Change | None], str | None]:
+        """Let the parameters stay for which the URL is denied; return the other fates and the reason."""
+        left: list[Change | None] = []
+        denied = None
+        for fate in fates:
+            if fate and parameters.refuses(fate.rule, self.rules):
+                denied = fate.rule
+                left.append(None)
             else:
-                rule = parameters.host_rule(name, value, self.rules)
-            refused = parameters.refuses(rule, self.rules)
-            known.append(not rule or refused)
-            if rule:
-                changes.append(Change(rule, name))
-            if refused:
-                denied = rule
-        return known, tuple(changes), denied
+                left.append(fate)
+        return left, denied
 
 
 class _FoldedNames:
     """The folded names of a query; they are made only when a rule asks for them, and once."""
+
+    __slots__ = ("_folded", "_raw_names")
 
     def __init__(self, raw_names: Sequence[str]) -> None:
         self._raw_names = raw_names
@@ -178,12 +187,8 @@ class Site(NamedTuple):
     policy_id: str
 
 
-def _sorted_parts(parts: Sequence[str], raw_names: Sequence[str], ordered: Sequence[str]) -> Iterable[str]:
-    """Return the parts in the order of their names; equal names keep their order."""
-    by_name = dict(zip(raw_names, parts))  # noqa: B905 - `strict` costs as much as the rest
-    if len(by_name) == len(parts):
-        return map(by_name.__getitem__, ordered)
-    return [parts[place] for place in sorted(range(len(parts)), key=raw_names.__getitem__)]
+def _raw_name(part: str) -> str:
+    return part.partition(NAME_END)[0]
 
 
 class Memory:
@@ -320,36 +325,38 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
         if mark:
             if residue:
                 text = spell(raw_query)
-                if b"'" in residue:
+                if "'" in text:
                     text = text.replace("'", "%27")
                 if is_standard:
                     text = query.loose(text)
                 if text != raw_query:
                     changes += _QUERY_SPELLING
             if lane.reads_query:
-                parts = text.split("&")
+                parts = text.replace("=", NAME_END).split("&")
                 if "" in parts or lane.splits_at_semicolon:
                     return by_steps(url)
-                raw_names = [part.partition("=")[0] for part in parts]
-                stays = list(map(lane.stays, raw_names))
-                if not all(stays):
-                    if None in stays:
-                        stays, hits, rejected = lane.look_closer(stays, parts, raw_names)
-                        changes += hits
-                        denied = denied or rejected
-                    else:
-                        changes += tuple(map(lane.change, compress(raw_names, map(not_, stays))))
-                    if not all(stays):
+                raw_names = [part.partition(NAME_END)[0] for part in parts]
+                fates = list(map(lane.stays, raw_names))
+                if any(fates):
+                    if LOOK_CLOSER in fates:
+                        fates = lane.look_closer(fates, parts, raw_names)
+                    changes += tuple(filter(None, fates))
+                    if lane.refuses:
+                        fates, refused = lane.refuse(fates)
+                        denied = denied or refused
+                    if any(fates):
                         as_linked = text == raw_query
+                        stays = list(map(not_, fates))
                         parts = list(compress(parts, stays))
-                        raw_names = list(compress(raw_names, stays))
-                        text = "&".join(parts)
+                        text = "&".join(parts).replace(NAME_END, "=")
                         sent_query = text if as_linked else "&".join(compress(raw_query.split("&"), stays))
                         mark = "?" if text else ""
-                if lane.sorts and len(parts) > 1:
-                    ordered = sorted(raw_names)
-                    if ordered != raw_names:
-                        text = "&".join(_sorted_parts(parts, raw_names, ordered))
+                if len(parts) > 1 and lane.sorts:
+                    ordered = sorted(parts)
+                    if ordered != parts and len({*raw_names}) < len(raw_names):
+                        ordered = sorted(parts, key=_raw_name)  # equal names keep their order
+                    if ordered != parts:
+                        text = "&".join(ordered).replace(NAME_END, "=")
                         changes += _QUERY_ORDER
             elif not raw_query or lane.splits_at_semicolon:
                 return by_steps(url)
