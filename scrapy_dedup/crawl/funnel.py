@@ -33,7 +33,8 @@ _ROWS = (
     _Row("pages fetched", stats.PAGES_FETCHED, "requests seen"),
     _Row("valid pages", stats.PAGES_BY_VALIDITY + Validity.VALID.value, "pages fetched"),
     _Row("distinct payloads", stats.PAYLOADS_DISTINCT, "valid pages"),
-    _Row("distinct bodies", stats.BODIES_NEW, "distinct payloads"),
+    _Row("distinct bodies", stats.BODIES_DISTINCT, "distinct payloads"),
+    _Row("new bodies", stats.BODIES_NEW, "distinct bodies", saves=False),
     _Row("aliases kept", stats.ALIASES_KEPT),
 )
 
@@ -46,7 +47,7 @@ def funnel(counters: Mapping[str, int]) -> str:
 
     >>> print(funnel({"dedup/requests/seen": 200, "dedup/requests/merged": 150, "dedup/pages/fetched": 50,
     ...               "dedup/pages/validity/valid": 40, "dedup/payloads/distinct": 30,
-    ...               "dedup/bodies/new": 27, "dedup/aliases/kept": 120}))
+    ...               "dedup/bodies/distinct": 27, "dedup/bodies/new": 9, "dedup/aliases/kept": 120}))
     requests seen           200
       merged by key         150   75.0 % of requests seen
       denied                  0    0.0 % of requests seen
@@ -54,6 +55,7 @@ def funnel(counters: Mapping[str, int]) -> str:
     valid pages              40   20.0 % less than pages fetched
     distinct payloads        30   25.0 % less than valid pages
     distinct bodies          27   10.0 % less than distinct payloads
+      new bodies              9   33.3 % of distinct bodies
     aliases kept            120
     """
     counts = {row.label: counters.get(row.stat, 0) for row in _ROWS}

@@ -24,6 +24,7 @@ EXTRACT_CACHE_HITS = "dedup/extract/cache_hits"
 EXTRACT_RESTARTS = "dedup/extract/restarts"
 EXTRACT_TIMEOUTS = "dedup/extract/timeouts"
 PAYLOADS_DISTINCT = "dedup/payloads/distinct"
+BODIES_DISTINCT = "dedup/bodies/distinct"
 BODIES_NEW = "dedup/bodies/new"
 ALIASES_KEPT = "dedup/aliases/kept"
 FEED_FOREIGN_ITEMS = "dedup/feed/foreign_items"
@@ -50,6 +51,7 @@ STATS: dict[str, str] = {
     EXTRACT_RESTARTS: "Extraction processes that were replaced after a crash.",
     EXTRACT_TIMEOUTS: "Pages whose extraction took too long and was stopped.",
     PAYLOADS_DISTINCT: "Distinct payloads among the valid pages.",
+    BODIES_DISTINCT: "Distinct texts of the valid pages.",
     BODIES_NEW: "Texts that this job brought into the ledger.",
     ALIASES_KEPT: "URLs recorded as merged, rewritten, redirected or denied.",
     FEED_FOREIGN_ITEMS: "Items that our feed formats refused because they are no pages.",

@@ -348,6 +348,7 @@ class Suite:
             await loop.run_in_executor(None, self._writer.finish, outcome)
             summary = await loop.run_in_executor(None, self._job_summary)
             self.stats.set_value(names.PAYLOADS_DISTINCT, summary["payloads"])
+            self.stats.set_value(names.BODIES_DISTINCT, summary["bodies"])
             self.stats.set_value(names.ALIASES_KEPT, summary["aliases"])
 
     def _job_summary(self) -> dict[str, int]:

@@ -201,7 +201,7 @@ class Ledger:
             )
 
     def job_summary(self, job_id: str) -> dict[str, int]:
-        """Return counts of one job: ``observations``, distinct ``payloads`` of valid pages, ``aliases``."""
+        """Return counts of one job: ``observations``, distinct ``payloads`` and ``bodies``, ``aliases``."""
         seen = _t.observation.c
         job = sa.select(_t.job.c.ordinal).where(_t.job.c.job_id == codec.escape(job_id)).scalar_subquery()
         counted: dict[str, sa.Select[Any]] = {
@@ -209,6 +209,7 @@ class Ledger:
             "payloads": sa.select(sa.func.count(seen.payload_digest.distinct())).where(
                 seen.job == job, seen.validity == "valid"
             ),
+            "bodies": sa.select(sa.func.count(seen.body.distinct())).where(seen.job == job),
             "aliases": _count(_t.alias, _t.alias.c.job == job, _t.alias.c.raw_url_digest != b""),
         }
         return self._counted(counted)

@@ -12,7 +12,8 @@ CRAWL = {
     "dedup/pages/fetched": 400,
     "dedup/pages/validity/valid": 380,
     "dedup/payloads/distinct": 342,
-    "dedup/bodies/new": 300,
+    "dedup/bodies/distinct": 300,
+    "dedup/bodies/new": 60,
     "dedup/aliases/kept": 19_000,
 }
 
@@ -26,13 +27,14 @@ def test_each_layer_is_a_line_with_its_saving():
         "valid pages             380    5.0 % less than pages fetched",
         "distinct payloads       342   10.0 % less than valid pages",
         "distinct bodies         300   12.3 % less than distinct payloads",
+        "  new bodies             60   20.0 % of distinct bodies",
         "aliases kept         19,000",
     ]
 
 
 def test_a_crawl_that_saw_nothing_has_no_percentages():
     assert "%" not in funnel({})
-    assert len(funnel({}).splitlines()) == 8
+    assert len(funnel({}).splitlines()) == 9
 
 
 def test_redirects_may_fetch_more_than_was_requested():
