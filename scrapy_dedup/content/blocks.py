@@ -20,6 +20,9 @@ from scrapy_dedup.near.shingles import is_unspaced, tokens
 # Labels, buttons and bylines are shorter; a sentence that says something is rarely so.
 PROSE_WORDS = 8
 
+# What is remembered of the main text to look for prose in it: some 100 MB at the most.
+MAX_RUN_TOKENS = 5_000_000
+
 
 def _names(spelled: str) -> frozenset[str]:
     return frozenset(spelled.split())
@@ -178,24 +181,36 @@ def _lacking(texts: Sequence[str], said: Sequence[str]) -> list[str]:
     """Return the pieces of prose whose words do not stand in a row among the words of the main text.
 
     Where each can begin is found in one pass over the main text; to search it for each piece would take a
-    minute on a page of three megabytes.
+    minute on a page of three megabytes. Only pieces that could begin nearly everywhere are searched for.
     """
     sought = [comparable(text) for text in texts]
-    heads = {tuple(words[:PROSE_WORDS]) for words in sought}
+    places = _places_of({tuple(words[:PROSE_WORDS]) for words in sought}, said)
+    runs: dict[tuple[tuple[str, ...], int], set[tuple[str, ...]]] = {}
+    room = MAX_RUN_TOKENS
+    lacking = []
+    for text, words in zip(texts, sought, strict=True):
+        head, size = tuple(words[:PROSE_WORDS]), len(words)
+        if (head, size) not in runs:  # once for all pieces that begin alike, as the entries of a list do
+            begins = places.get(head, ())
+            room -= len(begins) * size
+            if room < 0:
+                room += len(begins) * size
+                if not _stands_in(words, said):
+                    lacking.append(text)
+                continue
+            runs[head, size] = {tuple(said[place : place + size]) for place in begins}
+        if tuple(words) not in runs[head, size]:
+            lacking.append(text)
+    return lacking
+
+
+def _places_of(heads: set[tuple[str, ...]], said: Sequence[str]) -> dict[tuple[str, ...], list[int]]:
     places: dict[tuple[str, ...], list[int]] = {}
     for place in range(len(said) - PROSE_WORDS + 1):
         head = tuple(said[place : place + PROSE_WORDS])
         if head in heads:
             places.setdefault(head, []).append(place)
-    runs: dict[tuple[tuple[str, ...], int], set[tuple[str, ...]]] = {}
-    lacking = []
-    for text, words in zip(texts, sought, strict=True):
-        head, size = tuple(words[:PROSE_WORDS]), len(words)
-        if (head, size) not in runs:  # once for all pieces that begin alike, as the entries of a list do
-            runs[head, size] = {tuple(said[place : place + size]) for place in places.get(head, ())}
-        if tuple(words) not in runs[head, size]:
-            lacking.append(text)
-    return lacking
+    return places
 
 
 def _is_outside(element: Element) -> bool:

@@ -187,3 +187,11 @@ def test_links_in_the_text_keep_it():
 
     assert text is not None
     assert "[the thing](" in text.text
+
+
+def test_prose_that_could_begin_anywhere_is_looked_for_without_remembering_every_place():
+    repeated = "again and " * 40_000
+    block = Block("p", repeated + "once", repeated + "once")
+
+    assert residual_digest([block], repeated) is not None
+    assert residual_digest([block], repeated + "once") is None
