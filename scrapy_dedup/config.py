@@ -21,6 +21,7 @@ from scrapy_dedup.errors import ConfigError
 from scrapy_dedup.urls import UrlPolicy
 
 PREFIX = "DEDUP_"
+PRESETS = ("standard", "conservative")
 
 _CORPUS = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _JOB_ID = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
@@ -246,7 +247,8 @@ class Config:
             try:
                 policy = _policy(values["policy_source"], values["hosts"], base_dir)
             except ConfigError as error:
-                problems += [f"{problem} (in {error.source})" for problem in error.problems]
+                where = _named_source(values["policy_source"], error)
+                problems += [f"{where}: {problem}" for problem in error.problems]
         if problems or policy is None:
             raise ConfigError(problems)
         values["ledger_url"] = absolute_ledger_url(values["ledger_url"], base_dir)
@@ -264,9 +266,18 @@ def _misspelt(settings: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _policy(source: str, hosts: Mapping[str, Mapping[str, Any]], base_dir: Path) -> UrlPolicy:
-    if source in ("standard", "conservative"):
+    if source in PRESETS:
         return UrlPolicy.preset(source, hosts=hosts)
     return UrlPolicy.from_file(base_dir / source, hosts=hosts)
+
+
+def _named_source(source: str, error: ConfigError) -> str:
+    """Return the setting that a problem of the policy comes from, and its file where it has one."""
+    if source in PRESETS:
+        return "DEDUP_HOSTS"
+    near = difflib.get_close_matches(source, PRESETS, n=1, cutoff=0.7)
+    hint = f", or did you mean {near[0]!r}?" if near else ""
+    return f"DEDUP_URL_POLICY = {source!r} (the rule file {error.source}{hint})"
 
 
 def absolute_ledger_url(url: str, base_dir: Path) -> str:

@@ -42,3 +42,13 @@ def test_a_password_in_a_wrong_ledger_url_is_not_repeated(tmp_path, url):
         Config.from_settings({"DEDUP_LEDGER": url}, base_dir=tmp_path)
     assert "cret" not in str(caught.value)
     assert "mysql://me" in str(caught.value)
+
+
+def test_a_misspelt_preset_names_its_setting_and_the_preset(tmp_path):
+    with pytest.raises(ConfigError, match=r"DEDUP_URL_POLICY = 'standrad'.*did you mean 'standard'"):
+        Config.from_settings({"DEDUP_URL_POLICY": "standrad"}, base_dir=tmp_path)
+
+
+def test_wrong_rules_of_hosts_name_their_setting(tmp_path):
+    with pytest.raises(ConfigError, match=r"DEDUP_HOSTS: "):
+        Config.from_settings({"DEDUP_HOSTS": {"shop.example": {"alow": ["id"]}}}, base_dir=tmp_path)
