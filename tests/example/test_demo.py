@@ -207,6 +207,6 @@ def test_make_demo_ends_with_the_funnel_and_the_paths(second, project, port):
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    assert re.search(r"distinct bodies +0\b", ran.stdout)
+    assert re.search(r"new bodies +0\b", ran.stdout)
     for path in ("dedup.db", "dedup/observations.jsonl", "dedup/bodies.jsonl"):
         assert str(project / path) in ran.stdout
