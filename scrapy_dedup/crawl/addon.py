@@ -12,13 +12,7 @@ from scrapy.utils.conf import closest_scrapy_cfg
 
 from scrapy_dedup.config import PREFIX, Config
 from scrapy_dedup.crawl.downloader_middleware import DedupDownloaderMiddleware
-from scrapy_dedup.crawl.exporters import (
-    BodiesExporter,
-    BodiesFilter,
-    ObservationsExporter,
-    PageFilter,
-    default_feeds,
-)
+from scrapy_dedup.crawl.exporters import EXPORTERS, FILTERS, default_feeds
 from scrapy_dedup.crawl.extension import DedupExtension
 from scrapy_dedup.crawl.fingerprinter import Fingerprinter
 from scrapy_dedup.crawl.pages import Pages
@@ -32,10 +26,6 @@ from scrapy_dedup.ledger import LedgerWriter
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from typing_extensions import Self
-
-EXPORTERS = {"observations": ObservationsExporter, "bodies": BodiesExporter}
-
-FILTERS = {"observations": PageFilter, "bodies": BodiesFilter}
 
 # Component setting, class, order, and why that order.
 COMPONENTS: tuple[tuple[str, type, int], ...] = (

@@ -169,6 +169,11 @@ def _row(item: object) -> PageRow | None:
     return None
 
 
+# By feed format: what writes it, and what it may be given.
+EXPORTERS = {"observations": ObservationsExporter, "bodies": BodiesExporter}
+FILTERS = {"observations": PageFilter, "bodies": BodiesFilter}
+
+
 def default_feeds(folder: str = "dedup") -> dict[str, dict[str, Any]]:
     """Return the two feeds that a project gets when it names none.
 

@@ -19,6 +19,7 @@ from scrapy_dedup.content.extraction import Extraction, PageMetadata, Payload
 from scrapy_dedup.content.pool import DIGEST_HERE_MAX_BYTES
 from scrapy_dedup.content.validity import Judgement, ResponseFacts, is_html, judge
 from scrapy_dedup.crawl import stats as names
+from scrapy_dedup.crawl.exporters import EXPORTERS
 from scrapy_dedup.crawl.items import PageItem, PageRow
 from scrapy_dedup.crawl.requests import chain_of, first_url, is_governed, linked_url, referrer_of
 from scrapy_dedup.crawl.suite import Suite, utc_now
@@ -37,8 +38,6 @@ UNSENDABLE = ("credentials", "unsupported_scheme")
 # States of a response that another URL of the same key may do better than. A type or text that cannot be
 # extracted is a page all the same.
 NO_PAGE = (Validity.HTTP_ERROR, Validity.EMPTY, Validity.UNEXPECTED_CONTENT)
-
-OUR_FORMATS = ("observations", "bodies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +245,8 @@ class Pages:
         if feeds is None or crawler.spider is None:
             return
         row = PageRow(recorded.observation, recorded.body if recorded.body_is_new else None)
-        ours = [slot for slot in feeds.slots if slot.format in OUR_FORMATS]
-        others = [slot for slot in feeds.slots if slot.format not in OUR_FORMATS]
+        ours = [slot for slot in feeds.slots if slot.format in EXPORTERS]
+        others = [slot for slot in feeds.slots if slot.format not in EXPORTERS]
         feeds.slots = ours
         try:
             feeds.item_scraped(row, crawler.spider)

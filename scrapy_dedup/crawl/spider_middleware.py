@@ -111,7 +111,7 @@ class DedupPageMiddleware:
                     has_item = True
                 yield entry
         except Exception:
-            # The callback failed, but the page was seen.
+            # Nothing is swallowed: the error goes on to Scrapy. The callback failed, but the page was seen.
             self._record_beside(response, has_item=has_item)
             raise
         if not has_item and self._is_wanted(response):
