@@ -197,10 +197,18 @@ def authority_session(draft: Draft) -> None:
     draft.note("session", "jsessionid")
     raw = split_authority(draft.raw_authority)
     raw_host = paths.without_session(raw.host)
-    if raw_host != raw.host:
+    if raw_host != raw.host and _is_spelled(host, raw_host):
         userinfo, at, _ = draft.raw_authority.rpartition("@")
         draft.raw_authority = f"{userinfo}{at}{raw_host}{raw.port}"
         draft.sends_less = True
+
+
+def _is_spelled(host: str, raw_host: str) -> bool:
+    """Tell whether a raw host is a spelling of this one; an escaped ``;`` can make the two end elsewhere."""
+    try:
+        return normal_host(raw_host) == host
+    except ValueError:
+        return False
 
 
 def credentials(draft: Draft) -> None:

@@ -127,6 +127,20 @@ def test_fast_path_and_steps_agree_on_any_text(name, url):
     assert_steps_agree(url, name)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param("https://ww;jsessionid=A\xad%3Bj{e=A?", id="an escaped semicolon after the raw session"),
+        pytest.param("https://ww.1;jsessionid=a%3Bb/", id="without the raw session it would be a number"),
+        pytest.param("https://a%3Bjsessionid=1;jsessionid=2;b/", id="an escaped session beside a raw one"),
+    ],
+)
+@pytest.mark.parametrize("name", POLICIES)
+def test_laws_hold_where_the_raw_host_ends_elsewhere_than_the_host(name, url):
+    assert_laws(url, name)
+    assert_steps_agree(url, name)
+
+
 @given(urls)
 def test_redaction_never_raises_and_is_stable(url):
     assert redact(redact(url)) == redact(url)
