@@ -33,6 +33,15 @@ class Validity(str, enum.Enum):
     EXTRACTION_FAILED = "extraction_failed"
     MALFORMED_TEXT = "malformed_text"
     UNEXPECTED_CONTENT = "unexpected_content"
+    BLOCKED = "blocked"
+    LOGIN = "login"
+    CONSENT = "consent"
+    JS_REQUIRED = "js_required"
+    SOFT_404 = "soft_404"
+    ERROR_PAGE = "error_page"  # the status says success, the page says that something failed
+    PLACEHOLDER = "placeholder"
+    REDIRECT_STUB = "redirect_stub"
+    TRUNCATED = "truncated"
 
 
 class Recovery(str, enum.Enum):
@@ -51,6 +60,56 @@ class Action(str, enum.Enum):
     REUSE = "reuse"  # known text: use what was made of it before
     REVIEW = "review"  # a person or a rule has to look
     NONE = "none"  # there is no content to act on
+
+
+class RelationKind(str, enum.Enum):
+    """How two things relate.
+
+    The first four are stored as such. The others follow from observations and aliases and are only stored
+    once somebody has decided about them.
+    """
+
+    CANONICAL = "canonical"  # a page, and the URL that it declares to be its own
+    SHARED_TEMPLATE = "shared_template"  # a body, and the host that shows it under unrelated URLs
+    EVENT = "event"  # an observation, and the event that somebody says it reports
+    EVENT_CONFLICT = "event_conflict"  # an observation, and two events that are claimed for it
+    SAME_TEXT = "same_text"
+    SAME_NORMALIZED = "same_normalized"
+    RESIDUAL_DIFFERS = "residual_differs"
+    REVISION = "revision"
+    URL_MERGED = "url_merged"  # a URL as linked, and the key that it was merged into
+    URL_DENIED = "url_denied"  # a URL as linked, and the rule that denied it
+    CONTENT_INVALID = "content_invalid"  # a URL key, and why its content is no evidence
+    SKIPPED = "skipped"  # a URL key, and why it was not fetched
+    FORGOTTEN = "forgotten"  # URL keys that start alike, and what is to be fetched again
+
+
+class RelationState(str, enum.Enum):
+    """What the evidence says about a relation; a decision outranks it."""
+
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    UNRESOLVED = "unresolved"
+
+
+class DecisionAction(str, enum.Enum):
+    """What somebody decided about a relation."""
+
+    SAME = "same"  # the two sides stand for one thing
+    DIFFERENT = "different"  # they are two things
+    ACCEPT = "accept"  # what was refused (a URL, a page) is to be taken
+    REJECT = "reject"  # what was taken is to be refused
+    FORGET = "forget"  # what is known does not count as seen
+    UNDO = "undo"  # the decision that this one supersedes does not hold any more
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason for a relation or its state: a code, the value found, and the value it was held against."""
+
+    code: str
+    value: str | int | float | bool | None = None
+    threshold: str | int | float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +269,51 @@ class AliasRecord:
     referrer_url: str | None
     depth: int | None
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRecord:
+    """How two things relate, by what evidence.
+
+    ``relation_id`` is a digest of kind, corpus, both sides and the digests of their content, so whatever was
+    decided about a relation holds until the content of one side changes. ``a`` and ``b`` are URL keys, URLs,
+    or identities of observations, bodies or events, as the kind says.
+    """
+
+    schema: ClassVar[str] = "scrapy-dedup/relation/1"
+
+    relation_id: str
+    kind: RelationKind
+    corpus: str
+    a: str
+    b: str
+    a_digest: str | None
+    b_digest: str | None
+    state: RelationState
+    measures: Mapping[str, Any]
+    reasons: tuple[Reason, ...]
+    policy: str
+    job_id: str | None
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    """What somebody decided about a relation; never changed, only superseded.
+
+    ``by`` is ``human:<name>`` or ``policy:<name>``. ``digests_seen`` are those of the relation's sides.
+    """
+
+    schema: ClassVar[str] = "scrapy-dedup/decision/1"
+
+    decision_id: str
+    relation_id: str
+    action: DecisionAction
+    supersedes: str | None
+    by: str
+    at: str
+    note: str | None
+    digests_seen: tuple[str | None, str | None]
 
 
 def to_dict(record: Any) -> dict[str, Any]:

@@ -261,9 +261,28 @@ def body_id(corpus: str, text_digest: str, representation: str, extractor_id: st
     return _identity("body1-", ["body", 1, corpus, text_digest, representation, extractor_id, variant])
 
 
+def relation_id(
+    kind: str, corpus: str, a: str, b: str, *, a_digest: str | None = None, b_digest: str | None = None
+) -> str:
+    """Return the identity of a relation: of its kind, its sides, and the content that they had."""
+    return _identity("rel1-", ["relation", 1, kind, corpus, a, b, a_digest, b_digest])
+
+
+def decision_id(relation: str, action: str, by: str, at: str, nonce: str) -> str:
+    """Return the identity of a decision; ``nonce`` tells two equal ones of the same moment apart."""
+    return _identity("dec1-", ["decision", 1, relation, action, by, at, nonce])
+
+
 def pack_id(identity: str) -> bytes:
-    """Return the 16 bytes of an observation or body identity."""
-    return bytes.fromhex(identity[identity.index("-") + 1 :])
+    """Return the 16 bytes of an identity.
+
+    Raises:
+        RecordError: it is none.
+    """
+    prefix, _, hexadecimal = identity.partition("-")
+    if not re.fullmatch("obs1|body1|rel1|dec1", prefix) or not re.fullmatch("[0-9a-f]{32}", hexadecimal):
+        raise RecordError(f"{identity!r:.100} is not an identity of a record")
+    return bytes.fromhex(hexadecimal)
 
 
 def unpack_observation_id(packed: bytes) -> str:
@@ -276,10 +295,20 @@ def unpack_body_id(packed: bytes) -> str:
     return "body1-" + bytes(packed).hex()
 
 
+def unpack_relation_id(packed: bytes) -> str:
+    """Return the written form of a stored relation identity."""
+    return "rel1-" + bytes(packed).hex()
+
+
+def unpack_decision_id(packed: bytes) -> str:
+    """Return the written form of a stored decision identity."""
+    return "dec1-" + bytes(packed).hex()
+
+
 def spec_digest(spec: str) -> bytes:
     """Return the 16 bytes under which a policy's specification is stored."""
     return hashlib.sha256(spec.encode()).digest()[:16]
 
 
-def _identity(prefix: str, parts: list[str | int]) -> str:
+def _identity(prefix: str, parts: list[str | int | None]) -> str:
     return prefix + hashlib.sha256(_canonical(parts).encode()).hexdigest()[:32]

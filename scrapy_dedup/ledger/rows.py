@@ -16,7 +16,11 @@ from scrapy_dedup.records import (
     JobRecord,
     ObservationRecord,
     Outcome,
+    Reason,
     Recovery,
+    RelationKind,
+    RelationRecord,
+    RelationState,
     Sourced,
     Text,
     Validity,
@@ -235,6 +239,45 @@ def alias_record(row: Row, job_id: str) -> AliasRecord:
         referrer_url=codec.unescape_optional(row["referrer_url"]),
         depth=row["depth"],
         count=row["count"],
+    )
+
+
+def relation_row(record: RelationRecord) -> dict[str, Any]:
+    """Return the columns of a relation, less its ordinal and job."""
+    return {
+        "relation_id": codec.pack_id(record.relation_id),
+        "kind": record.kind.value,
+        "corpus": codec.escape(record.corpus),
+        "a_place": codec.url_digest(record.a),
+        "b_place": codec.url_digest(record.b),
+        "a": codec.escape(record.a),
+        "b": codec.escape(record.b),
+        "a_digest": record.a_digest,
+        "b_digest": record.b_digest,
+        "state": record.state.value,
+        "measures": codec.pack_json(codec.jsonable(record.measures)),
+        "reasons": codec.pack_json([[item.code, item.value, item.threshold] for item in record.reasons]),
+        "policy": codec.escape(record.policy),
+        "created_us": codec.to_micros(record.created_at),
+    }
+
+
+def relation_record(row: Row, job_id: str | None) -> RelationRecord:
+    """Return the record of a relation row."""
+    return RelationRecord(
+        relation_id=codec.unpack_relation_id(row["relation_id"]),
+        kind=RelationKind(row["kind"]),
+        corpus=codec.unescape(row["corpus"]),
+        a=codec.unescape(row["a"]),
+        b=codec.unescape(row["b"]),
+        a_digest=row["a_digest"],
+        b_digest=row["b_digest"],
+        state=RelationState(row["state"]),
+        measures=codec.unpack_json(row["measures"]),
+        reasons=tuple(Reason(*stated) for stated in codec.unpack_json(row["reasons"])),
+        policy=codec.unescape(row["policy"]),
+        job_id=job_id,
+        created_at=codec.from_micros(row["created_us"]),
     )
 
 

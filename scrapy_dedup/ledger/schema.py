@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 FORMAT = "scrapy-dedup-ledger"
 
 metadata = sa.MetaData()
@@ -139,6 +139,7 @@ observation = sa.Table(
     sa.Column("independence", sa.Text),
     sa.Column("event_id", sa.Text),
     sa.Column("extra", sa.Text, nullable=False),
+    sa.Column("links", sa.LargeBinary),
     sa.UniqueConstraint("job", "seq", name="observation_identity"),
     sa.ForeignKeyConstraint(["job"], ["job.ordinal"], name="observation_job"),
     sa.ForeignKeyConstraint(["space"], ["space.ordinal"], name="observation_space"),
@@ -165,4 +166,55 @@ alias = sa.Table(
     sa.UniqueConstraint("url_key_digest", "job", "raw_url_digest", "rule", name="alias_identity"),
     sa.ForeignKeyConstraint(["job"], ["job.ordinal"], name="alias_job"),
     sa.Index("alias_by_raw_url", "raw_url_digest"),
+)
+
+# The links that pages had, each distinct list once: most pages of a second crawl link where they did before.
+link_set = sa.Table(
+    "link_set",
+    metadata,
+    sa.Column("digest", sa.LargeBinary, primary_key=True),
+    sa.Column("codec", sa.SmallInteger, nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+
+# What is known of how two things relate. New evidence about the same pair in the same state of its texts is a
+# further row with the same relation_id; the latest one holds, unless a decision says otherwise.
+relation = sa.Table(
+    "relation",
+    metadata,
+    _ordinal(),
+    sa.Column("relation_id", sa.LargeBinary, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("corpus", sa.Text, nullable=False),
+    sa.Column("job", Ordinal),
+    sa.Column("a_place", sa.LargeBinary, nullable=False),
+    sa.Column("b_place", sa.LargeBinary, nullable=False),
+    sa.Column("a", sa.Text, nullable=False),
+    sa.Column("b", sa.Text, nullable=False),
+    sa.Column("a_digest", sa.Text),
+    sa.Column("b_digest", sa.Text),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("measures", sa.Text, nullable=False),
+    sa.Column("reasons", sa.Text, nullable=False),
+    sa.Column("policy", sa.Text, nullable=False),
+    sa.Column("created_us", sa.BigInteger, nullable=False),
+    sa.ForeignKeyConstraint(["job"], ["job.ordinal"], name="relation_job"),
+    sa.Index("relation_by_identity", "relation_id", "ordinal"),
+    sa.Index("relation_by_a", "a_place", "kind", "ordinal"),
+    sa.Index("relation_by_b", "b_place", "kind", "ordinal"),
+)
+
+decision = sa.Table(
+    "decision",
+    metadata,
+    _ordinal(),
+    sa.Column("decision_id", sa.LargeBinary, nullable=False),
+    sa.Column("relation_id", sa.LargeBinary, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("supersedes", sa.LargeBinary),
+    sa.Column("decided_by", sa.Text, nullable=False),
+    sa.Column("decided_us", sa.BigInteger, nullable=False),
+    sa.Column("note", sa.Text),
+    sa.UniqueConstraint("decision_id", name="decision_identity"),
+    sa.Index("decision_by_relation", "relation_id", "ordinal"),
 )

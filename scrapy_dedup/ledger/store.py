@@ -346,7 +346,7 @@ class Store:
     ) -> dict[str, Any]:
         row = {**one.columns, **rows.decision_columns(decision, one.sighting.text)}
         row["job"] = self._job_ordinal
-        row["body"] = row["space"] = None
+        row["body"] = row["space"] = row["links"] = None
         if decision.body is not None:
             record = decision.body.record
             row["body"] = ordinals[record.body_id]

@@ -13,10 +13,11 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
 from scrapy_dedup.ledger import schema
-from scrapy_dedup.ledger.migrations import v0001_first_schema
+from scrapy_dedup.ledger.migrations import v0001_first_schema, v0002_evidence
 
 STEPS: Mapping[int, Callable[[Operations], None]] = {
     1: v0001_first_schema.upgrade,
+    2: v0002_evidence.upgrade,
 }
 
 
