@@ -199,6 +199,7 @@ class ObservationRecord:
     site_name: Sourced | None = None
     language_declared: Sourced | None = None
     license: Sourced | None = None
+    license_spdx: str | None = None
     date_published: Sourced | None = None
     date_modified: Sourced | None = None
     independence: str | None = None

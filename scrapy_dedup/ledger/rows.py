@@ -47,6 +47,7 @@ _OPTIONAL_STRINGS = (
     "etag",
     "last_modified",
     "validity_reason",
+    "license_spdx",
     "independence",
     "event_id",
 )
@@ -116,6 +117,9 @@ def sighting_columns(record: ObservationRecord) -> dict[str, Any]:
     row["validity"] = None if record.validity is None else record.validity.value
     row["recovery"] = None if record.recovery is None else record.recovery.value
     row["canonical"] = None if record.canonical is None else codec.pack_json(codec.bounded(record.canonical))
+    # Beside its place among the stated values: what has several publishers is found by this column.
+    publisher = None if record.publisher is None else record.publisher.value[: codec.MAX_SOURCED_CHARS]
+    row["publisher"] = codec.escape_optional(publisher)
     row["sourced"] = codec.pack_json(_packed_sourced(record))
     row["extra"] = codec.pack_json(codec.bounded(record.extra))
     return row

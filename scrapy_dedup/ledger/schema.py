@@ -140,6 +140,8 @@ observation = sa.Table(
     sa.Column("event_id", sa.Text),
     sa.Column("extra", sa.Text, nullable=False),
     sa.Column("links", sa.LargeBinary),
+    sa.Column("publisher", sa.Text),
+    sa.Column("license_spdx", sa.Text),
     sa.UniqueConstraint("job", "seq", name="observation_identity"),
     sa.ForeignKeyConstraint(["job"], ["job.ordinal"], name="observation_job"),
     sa.ForeignKeyConstraint(["space"], ["space.ordinal"], name="observation_space"),

@@ -64,6 +64,7 @@ def test_what_record_returns_is_what_the_ledger_reads_back(crawl, read):
         site_name=Sourced("S", "og:site_name"),
         language_declared=Sourced("en", "html:lang"),
         license=Sourced("CC", "link"),
+        license_spdx="CC-BY-4.0",
         date_published=Sourced("2026-01-01", "meta"),
         date_modified=Sourced("2026-01-02", "meta"),
         independence="i",

@@ -10,6 +10,8 @@ def upgrade(op: Operations) -> None:
     """Add the tables of version 2 to those of version 1."""
     ordinal = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
     op.add_column("observation", sa.Column("links", sa.LargeBinary))
+    op.add_column("observation", sa.Column("publisher", sa.Text))
+    op.add_column("observation", sa.Column("license_spdx", sa.Text))
     op.create_table(
         "link_set",
         sa.Column("digest", sa.LargeBinary, primary_key=True),
