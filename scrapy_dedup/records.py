@@ -92,6 +92,18 @@ class RelationState(str, enum.Enum):
     UNRESOLVED = "unresolved"
 
 
+class ChangeKind(str, enum.Enum):
+    """What became of a URL key since it was last seen; `ledger.changes` holds the rules."""
+
+    NEW = "new"  # nothing valid stood there before, or a 404 or 410 was the last that was seen
+    CHANGED = "changed"  # another text
+    REFORMATTED = "reformatted"  # another text that differs in white space, case or composition alone
+    UNCHANGED = "unchanged"  # the same text, or the server or the freshness says so
+    MOVED = "moved"  # the URL now redirects to another key
+    GONE = "gone"  # 404 or 410 was seen; absence alone is never "gone"
+    UNKNOWN = "unknown"  # failed, invalid, not comparable, or not visited: no news
+
+
 class DecisionAction(str, enum.Enum):
     """What somebody decided about a relation."""
 
@@ -153,7 +165,8 @@ class ObservationRecord:
     """One response delivered to a callback, or one final failure.
 
     ``url`` is where the response came from, ``request_url`` the URL as it was linked, ``fetch_url`` the URL
-    that was requested for it. ``url_key`` is the identity of ``url`` under ``policy_id``.
+    that was requested for it. ``url_key`` is the identity of ``url`` under ``policy_id``. ``decision_id`` is
+    the decision that made ``action`` and ``reason`` what they are, None where they are the suite's own.
     """
 
     schema: ClassVar[str] = "scrapy-dedup/observation/1"
@@ -205,6 +218,7 @@ class ObservationRecord:
     independence: str | None = None
     event_id: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    decision_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +329,64 @@ class DecisionRecord:
     at: str
     note: str | None
     digests_seen: tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place where two texts differ, in characters (code points), with equal text of both around it.
+
+    ``before`` and ``after`` may be shortened; start and end say where the whole of it stands.
+    """
+
+    before: str
+    after: str
+    before_start: int
+    before_end: int
+    after_start: int
+    after_end: int
+    lead: str
+    tail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """What became of a URL key since its last valid observation, which ``previous_...`` and names tell.
+
+    - ``new``: the key had no valid observation, or the last that was seen there was a 404 or 410; then
+      ``reason`` is ``returned`` and ``previous_...`` names what stood there before.
+    - ``changed``: valid, with a text whose normalised form is another. ``spans`` say where.
+    - ``reformatted``: valid, with another text of the same normalised form.
+    - ``unchanged``: the same body. ``reason`` is ``not_modified`` for a 304, ``fresh`` where the fetch was
+      skipped because the last one is fresh, ``same_payload`` where another extractor read the same bytes,
+      ``residual_differs`` where prose beside the main text changed, else null.
+    - ``moved``: the URL redirects to another key, ``moved_to``.
+    - ``gone``: answered with 404 or 410, also at the end of a redirect.
+    - ``unknown``: everything else is no news of the text. ``reason`` is ``not_visited``, the kind of failure
+      (``timeout``, ``http_503``), the validity (``login``), the reason of a skip, or ``other_extractor`` and
+      ``other_conditions``, under which texts cannot be compared. A key that is absent is never gone.
+
+    ``observation_id``, ``body_id`` and ``at`` (time of the observation) are null where nothing was seen.
+    ``detail`` says more about ``reason`` in words. ``spans_cut`` is true when there are more or longer spans.
+    """
+
+    schema: ClassVar[str] = "scrapy-dedup/change/1"
+
+    kind: ChangeKind
+    url_key: str
+    url: str
+    job_id: str
+    observation_id: str | None
+    previous_observation_id: str | None
+    body_id: str | None
+    previous_body_id: str | None
+    at: str | None
+    previous_at: str | None
+    http_status: int | None
+    reason: str | None
+    detail: str | None
+    moved_to: str | None
+    spans: tuple[Span, ...] = ()
+    spans_cut: bool = False
 
 
 def to_dict(record: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 from scrapy_dedup.records import (
     AliasRecord,
     BodyRecord,
+    ChangeRecord,
     JobRecord,
     ObservationRecord,
     Outcome,
@@ -21,7 +22,13 @@ from scrapy_dedup.records import (
     to_dict,
 )
 
-KINDS = {"job": JobRecord, "observation": ObservationRecord, "body": BodyRecord, "alias": AliasRecord}
+KINDS = {
+    "job": JobRecord,
+    "observation": ObservationRecord,
+    "body": BodyRecord,
+    "alias": AliasRecord,
+    "change": ChangeRecord,
+}
 CLOSED = {"outcome": Outcome, "validity": Validity}
 
 
