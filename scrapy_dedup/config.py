@@ -199,6 +199,13 @@ SETTINGS: tuple[Setting, ...] = (
         _boolean,
         "Each HTML response that reaches a callback becomes a page.",
     ),
+    Setting(
+        "DEDUP_CRAWL_DELAY",
+        "crawl_delay",
+        True,
+        _boolean,
+        "With ROBOTSTXT_OBEY: each host gets the Crawl-delay of its robots.txt, at most 60 seconds.",
+    ),
 )
 
 
@@ -221,6 +228,7 @@ class Config:
     workers: int
     extract_timeout_s: float
     auto_pages: bool
+    crawl_delay: bool
     policy: UrlPolicy
     settings_digest: str
 

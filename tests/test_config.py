@@ -52,3 +52,11 @@ def test_a_misspelt_preset_names_its_setting_and_the_preset(tmp_path):
 def test_wrong_rules_of_hosts_name_their_setting(tmp_path):
     with pytest.raises(ConfigError, match=r"DEDUP_HOSTS: "):
         Config.from_settings({"DEDUP_HOSTS": {"shop.example": {"alow": ["id"]}}}, base_dir=tmp_path)
+
+
+@pytest.mark.parametrize(("value", "crawl_delay"), [("0", False), ("off", False), ("True", True)])
+def test_keeping_crawl_delays_is_a_switch_that_shapes_no_result(tmp_path, value, crawl_delay):
+    default = Config.from_settings({}, base_dir=tmp_path)
+    config = Config.from_settings({"DEDUP_CRAWL_DELAY": value}, base_dir=tmp_path)
+    assert (default.crawl_delay, config.crawl_delay) == (True, crawl_delay)
+    assert config.settings_digest == default.settings_digest

@@ -11,6 +11,7 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.conf import closest_scrapy_cfg
 
 from scrapy_dedup.config import PREFIX, Config
+from scrapy_dedup.crawl.crawl_delay import CrawlDelayMiddleware
 from scrapy_dedup.crawl.downloader_middleware import DedupDownloaderMiddleware
 from scrapy_dedup.crawl.exporters import EXPORTERS, FILTERS, default_feeds
 from scrapy_dedup.crawl.extension import DedupExtension
@@ -36,6 +37,7 @@ COMPONENTS: tuple[tuple[str, type, int], ...] = (
         DedupDownloaderMiddleware,
         10,
     ),  # sees what retry (550) and redirect (600) leave
+    ("DOWNLOADER_MIDDLEWARES", CrawlDelayMiddleware, 990),  # after the cache (900): what really goes out
     ("ITEM_PIPELINES", DedupPipeline, 50),  # before pipelines that read .observation
     ("EXTENSIONS", DedupExtension, 500),
 )

@@ -29,6 +29,7 @@ BODIES_NEW = "dedup/bodies/new"
 ALIASES_KEPT = "dedup/aliases/kept"
 FEED_FOREIGN_ITEMS = "dedup/feed/foreign_items"
 FEED_WRITE_ERRORS = "dedup/feed/write_errors"
+CRAWL_DELAY_HOSTS = "dedup/crawl_delay/hosts"
 ERRORS = "dedup/errors"
 
 STATS: dict[str, str] = {
@@ -56,5 +57,6 @@ STATS: dict[str, str] = {
     ALIASES_KEPT: "URLs recorded as merged, rewritten, redirected or denied.",
     FEED_FOREIGN_ITEMS: "Items that our feed formats refused because they are no pages.",
     FEED_WRITE_ERRORS: "Feeds of ours that stopped because a write failed; the ledger goes on.",
+    CRAWL_DELAY_HOSTS: "Hosts whose robots.txt asks for a pause between requests, which they get.",
     ERRORS: "Faults in the suite's own background work; each is logged.",
 }
