@@ -5,7 +5,19 @@
 
 from scrapy_dedup.ledger.codec import body_id, observation_id
 from scrapy_dedup.ledger.decide import Recorded, Sighting
+from scrapy_dedup.ledger.decisions import Decisions, Overrides, record_decision
 from scrapy_dedup.ledger.reader import Ledger, Lookup
 from scrapy_dedup.ledger.writer import LedgerWriter
 
-__all__ = ["Ledger", "LedgerWriter", "Lookup", "Recorded", "Sighting", "body_id", "observation_id"]
+__all__ = [
+    "Decisions",
+    "Ledger",
+    "LedgerWriter",
+    "Lookup",
+    "Overrides",
+    "Recorded",
+    "Sighting",
+    "body_id",
+    "observation_id",
+    "record_decision",
+]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 
 from scrapy_dedup.errors import ConfigError, LedgerUnavailable, RecordError
-from scrapy_dedup.ledger import audit, codec, engine, rows, schema
+from scrapy_dedup.ledger import audit, codec, derived, engine, relations, rows, schema
+from scrapy_dedup.ledger.decisions import Overrides, ruled_relation
 from scrapy_dedup.ledger.engine import Target
+from scrapy_dedup.ledger.overlay import Overlay, stored_observation, text_digest_of
 from scrapy_dedup.ledger.store import BODY_COLUMNS, BODY_JOIN
-from scrapy_dedup.records import AliasRecord, BodyRecord, JobRecord, ObservationRecord
+from scrapy_dedup.ledger.templates import host_of
+from scrapy_dedup.records import (
+    AliasRecord,
+    BodyRecord,
+    DecisionRecord,
+    JobRecord,
+    ObservationRecord,
+    RelationKind,
+    RelationRecord,
+)
 
 if TYPE_CHECKING:
     from scrapy_dedup.urls import UrlDecision, UrlPolicy
@@ -31,7 +43,15 @@ MAX_SAME_TEXT = 100
 Record = TypeVar("Record")
 
 _t = schema
-_OBSERVATIONS = sa.select(*_t.observation.c, _t.job.c.job_id, _t.job.c.spider, _t.body.c.body_id).select_from(
+_OBSERVATIONS = sa.select(
+    *_t.observation.c,
+    _t.job.c.job_id,
+    _t.job.c.spider,
+    _t.job.c.corpus,
+    _t.body.c.body_id,
+    _t.body.c.text_digest,
+    _t.body.c.word_count,
+).select_from(
     _t.observation.join(_t.job, _t.job.c.ordinal == _t.observation.c.job).outerjoin(
         _t.body, _t.body.c.ordinal == _t.observation.c.body
     )
@@ -52,6 +72,9 @@ class Lookup:
         aliases: the discovered URLs of those keys.
         same_text: the first observations of those texts, under whatever URL, at most `MAX_SAME_TEXT` of each.
         same_text_counts: how many there are, by the identity of the body.
+        relations: what relates the URL, its keys, their observations and texts to others, each in the state
+            that decisions give it.
+        decisions: all decisions about those relations, the oldest first, those undone too.
     """
 
     decision: UrlDecision
@@ -60,6 +83,8 @@ class Lookup:
     aliases: tuple[AliasRecord, ...]
     same_text: tuple[ObservationRecord, ...]
     same_text_counts: Mapping[str, int]
+    relations: tuple[RelationRecord, ...] = ()
+    decisions: tuple[DecisionRecord, ...] = ()
 
 
 class Ledger:
@@ -73,6 +98,7 @@ class Ledger:
         self._target = target
         self._engine = engine.reader_engine(target)
         self._connection = self._engine.connect()
+        self._overlay = Overlay(self._connection)
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -127,7 +153,9 @@ class Ledger:
     def observations(self, *, job_id: str | None = None) -> Iterator[ObservationRecord]:
         """Iterate over the observations, ordered by job and place in it."""
         statement = _OBSERVATIONS.order_by(_t.observation.c.job, _t.observation.c.seq)
-        return self._records(_of_job(statement, _t.observation, job_id), _observation)
+        with self._reading():
+            for part in self._stream_parts(_of_job(statement, _t.observation, job_id)):
+                yield from self._overlay.observations(part)
 
     def bodies(self, *, job_id: str | None = None) -> Iterator[BodyRecord]:
         """Iterate over the bodies in the order of commits; ``job_id``: those which that job brought."""
@@ -140,6 +168,60 @@ class Ledger:
         if url_key is not None:
             statement = statement.where(_t.alias.c.url_key_digest == codec.url_digest(url_key))
         return self._records(statement, _alias)
+
+    def relations(
+        self, *, kind: RelationKind | None = None, job_id: str | None = None
+    ) -> Iterator[RelationRecord]:
+        """Iterate over the relations, each once, in its latest state and as decisions have it.
+
+        First come those that are stored, in the order of commits, then those that follow from observations
+        and aliases.
+
+        Args:
+            kind: those of this kind only.
+            job_id: those that this job found, and those that its observations and aliases state.
+        """
+        held: set[str] = set()
+        for relation in self._records(relations.stored(kind, job_id), relations.of_row):
+            if relation.kind in derived.KINDS:  # it is stored for a decision about it
+                held.add(relation.relation_id)
+            yield self._ruled(relation)
+        for one in [kind] if kind else derived.KINDS:
+            for relation in self._stated_relations(one, job_id):
+                if relation.relation_id not in held:
+                    yield self._ruled(relation)
+
+    def relation(self, relation_id: str) -> RelationRecord | None:
+        """Return one relation, as decisions have it, or None where the ledger knows of none.
+
+        A relation that is not stored is looked for among all that observations and aliases state, which takes
+        as long as reading them.
+
+        Raises:
+            RecordError: it is no identity of a relation.
+        """
+        packed = codec.pack_id(relation_id)
+        with self._reading():
+            stored = relations.with_identity(self._connection, [packed]).get(relation_id)
+        if stored is not None:
+            return self._ruled(stored)
+        stated = (one for kind in derived.KINDS for one in self._stated_relations(kind, None))
+        return next((one for one in stated if one.relation_id == relation_id), None)
+
+    def decisions(self) -> Iterator[DecisionRecord]:
+        """Iterate over the decisions in the order in which they were made."""
+        with self._reading():
+            yield from self._overlay.decisions
+
+    def history(self, relation_id: str) -> tuple[DecisionRecord, ...]:
+        """Return the decisions about a relation, the oldest first, those undone too."""
+        with self._reading():
+            return self._overlay.decisions.history(relation_id)
+
+    def overrides(self, corpus: str) -> Overrides:
+        """Return what a crawl of a corpus has to know of the decisions when it starts."""
+        with self._reading():
+            return self._overlay.decisions.overrides(corpus)
 
     def policy_spec(self, job_id: str | None = None) -> dict[str, Any] | None:
         """Return the URL policy of a job as it was stored; by default that of the latest job."""
@@ -188,16 +270,22 @@ class Ledger:
             as_linked = self._aliases_where(
                 _t.alias.c.raw_url_digest, {codec.url_digest(linked) for linked in (url, redact(url))}
             )
-            keys = {codec.url_digest(key) for key in judged | {alias.url_key for alias in as_linked}}
-            found = self._observation_rows(_t.observation.c.url_key_digest, keys)
+            keys = judged | {alias.url_key for alias in as_linked}
+            places = {codec.url_digest(key) for key in keys}
+            found = self._observation_rows(_t.observation.c.url_key_digest, places)
             bodies = {row["body"] for row in found if row["body"] is not None}
+            aliases = self._aliases_where(_t.alias.c.url_key_digest, places)
+            related = self._relations_of(found, [*as_linked, *aliases], keys)
+            identities = {relation.relation_id for relation in related}
             return Lookup(
                 decision=policies[0].decide(url),
-                observations=tuple(map(_observation, found)),
+                observations=tuple(self._overlay.observations(found)),
                 bodies=tuple(self._bodies_at(bodies)),
-                aliases=tuple(self._aliases_where(_t.alias.c.url_key_digest, keys)),
-                same_text=tuple(map(_observation, self._first_of_bodies(bodies))),
+                aliases=tuple(aliases),
+                same_text=tuple(self._overlay.observations(self._first_of_bodies(bodies))),
                 same_text_counts=self._counts_of_bodies(bodies),
+                relations=related,
+                decisions=tuple(one for one in self._overlay.decisions if one.relation_id in identities),
             )
 
     def job_summary(self, job_id: str) -> dict[str, int]:
@@ -274,6 +362,58 @@ class Ledger:
                 continue
             for part in self._stream_parts(sa.select(table)):
                 copy.execute(sa.insert(table), [dict(row) for row in part])
+
+    def _ruled(self, relation: RelationRecord) -> RelationRecord:
+        with self._reading():
+            return ruled_relation(relation, self._overlay.decisions.in_force(relation.relation_id))
+
+    def _stated_relations(self, kind: RelationKind, job_id: str | None) -> Iterator[RelationRecord]:
+        """Yield the relations of a kind that observations or aliases state, each once."""
+        statement = relations.stating(kind, job_id)
+        if statement is None:
+            return
+        table, latest = statement
+        of_table = _OBSERVATIONS if table is _t.observation else _ALIASES
+        made = self._records(
+            of_table.where(table.c.ordinal.in_(latest)).order_by(table.c.ordinal),
+            _stated_by_observation if table is _t.observation else self._stated_by_alias,
+        )
+        yield from (relation for relation in made if relation is not None)
+
+    def _stated_by_alias(self, row: rows.Row) -> RelationRecord | None:
+        return derived.of_alias(_alias(row), self._jobs_by_id[codec.unescape(row["job_id"])])
+
+    @functools.cached_property
+    def _jobs_by_id(self) -> dict[str, JobRecord]:
+        return {job.job_id: job for job in self.jobs()}
+
+    def _relations_of(
+        self, found: Sequence[rows.Row], aliases: Iterable[AliasRecord], keys: Collection[str]
+    ) -> tuple[RelationRecord, ...]:
+        """Return what relates these observations, aliases and keys to others, the stored relations first."""
+        records = [stored_observation(row) for row in found]
+        sides = {
+            RelationKind.CANONICAL: keys,
+            RelationKind.EVENT: [record.observation_id for record in records],
+            RelationKind.EVENT_CONFLICT: [record.observation_id for record in records],
+            RelationKind.SHARED_TEMPLATE: {record.body_id for record in records if record.body_id},
+        }
+        hosts = {host_of(record.url_key) for record in records}
+        aliases = list(aliases)
+        urls = {*keys, *(alias.raw_url for alias in aliases)}
+        related = [
+            *(
+                relation
+                for kind, side in sides.items()
+                for relation in relations.with_side(self._connection, kind, a=side)
+                if kind is not RelationKind.SHARED_TEMPLATE or relation.b in hosts
+            ),
+            *relations.with_side(self._connection, RelationKind.CANONICAL, b=keys),
+            *(relation for relation in self._overlay.decisions.relations() if _concerns(relation, urls)),
+            *filter(None, map(_stated_by_observation, found)),
+            *filter(None, (derived.of_alias(alias, self._jobs_by_id[alias.job_id]) for alias in aliases)),
+        ]
+        return tuple(map(self._ruled, {relation.relation_id: relation for relation in related}.values()))
 
     def _policies(self, job_id: str | None) -> list[UrlPolicy]:
         """Return the distinct policies of the ledger, the latest first; those not understood are left out."""
@@ -407,9 +547,15 @@ def _parts(values: Iterable[Any]) -> Iterator[list[Any]]:
         yield listed[start : start + STREAM_ROWS]
 
 
-def _observation(row: rows.Row) -> ObservationRecord:
-    body_id = None if row["body_id"] is None else codec.unpack_body_id(row["body_id"])
-    return rows.observation_record(row, codec.unescape(row["job_id"]), codec.unescape(row["spider"]), body_id)
+def _stated_by_observation(row: rows.Row) -> RelationRecord | None:
+    return derived.of_observation(stored_observation(row), text_digest_of(row), codec.unescape(row["corpus"]))
+
+
+def _concerns(relation: RelationRecord, urls: Collection[str]) -> bool:
+    """Tell whether a relation that was decided about has one of these URLs or keys as a side."""
+    if relation.kind is RelationKind.FORGOTTEN and relation.a.endswith("*"):
+        return any(url.startswith(relation.a[:-1]) for url in urls)
+    return relation.a in urls
 
 
 def _alias(row: rows.Row) -> AliasRecord:

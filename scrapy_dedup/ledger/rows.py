@@ -13,6 +13,8 @@ from scrapy_dedup.records import (
     AliasRecord,
     BodyRecord,
     Conditions,
+    DecisionAction,
+    DecisionRecord,
     JobRecord,
     ObservationRecord,
     Outcome,
@@ -282,6 +284,34 @@ def relation_record(row: Row, job_id: str | None) -> RelationRecord:
         policy=codec.unescape(row["policy"]),
         job_id=job_id,
         created_at=codec.from_micros(row["created_us"]),
+    )
+
+
+def decision_row(record: DecisionRecord) -> dict[str, Any]:
+    """Return the columns of a decision, less its ordinal."""
+    return {
+        "decision_id": codec.pack_id(record.decision_id),
+        "relation_id": codec.pack_id(record.relation_id),
+        "action": record.action.value,
+        "supersedes": None if record.supersedes is None else codec.pack_id(record.supersedes),
+        "decided_by": codec.escape(record.by),
+        "decided_us": codec.to_micros(record.at),
+        "note": codec.escape_optional(record.note),
+    }
+
+
+def decision_record(row: Row, relation: RelationRecord) -> DecisionRecord:
+    """Return the record of a decision row about a relation."""
+    superseded = row["supersedes"]
+    return DecisionRecord(
+        decision_id=codec.unpack_decision_id(row["decision_id"]),
+        relation_id=codec.unpack_relation_id(row["relation_id"]),
+        action=DecisionAction(row["action"]),
+        supersedes=None if superseded is None else codec.unpack_decision_id(superseded),
+        by=codec.unescape(row["decided_by"]),
+        at=codec.from_micros(row["decided_us"]),
+        note=codec.unescape_optional(row["note"]),
+        digests_seen=(relation.a_digest, relation.b_digest),
     )
 
 

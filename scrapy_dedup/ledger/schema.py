@@ -202,6 +202,7 @@ relation = sa.Table(
     sa.Column("created_us", sa.BigInteger, nullable=False),
     sa.ForeignKeyConstraint(["job"], ["job.ordinal"], name="relation_job"),
     sa.Index("relation_by_identity", "relation_id", "ordinal"),
+    sa.Index("relation_by_kind", "kind", "ordinal"),
     sa.Index("relation_by_a", "a_place", "kind", "ordinal"),
     sa.Index("relation_by_b", "b_place", "kind", "ordinal"),
 )

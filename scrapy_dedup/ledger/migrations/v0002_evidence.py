@@ -39,6 +39,7 @@ def upgrade(op: Operations) -> None:
         sa.ForeignKeyConstraint(["job"], ["job.ordinal"], name="relation_job"),
     )
     op.create_index("relation_by_identity", "relation", ["relation_id", "ordinal"])
+    op.create_index("relation_by_kind", "relation", ["kind", "ordinal"])
     op.create_index("relation_by_a", "relation", ["a_place", "kind", "ordinal"])
     op.create_index("relation_by_b", "relation", ["b_place", "kind", "ordinal"])
     op.create_table(
