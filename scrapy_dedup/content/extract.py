@@ -31,6 +31,7 @@ from scrapy_dedup.content.blocks import (
     size_in_words,
     spoken,
 )
+from scrapy_dedup.content.declarations import declarations
 from scrapy_dedup.content.digest import normalized_digest, sha256_id, text_digest
 from scrapy_dedup.content.extraction import Extraction, ExtractOptions, PageMetadata, Payload
 from scrapy_dedup.content.metadata import language_tag, metadata
@@ -76,6 +77,7 @@ def _extract(digest: str, decoded: Decoded, url: str, options: ExtractOptions) -
     visible = extract_plain_text(decoded.text, preserve_formatting=False, main_content=False, alt_texts=False)
     visible_tokens = comparable(visible)
     stated = metadata(root)
+    declared = declarations(root)
     heading = first_heading(root)
     prepare(root)
     found = list(blocks(root))
@@ -83,11 +85,12 @@ def _extract(digest: str, decoded: Decoded, url: str, options: ExtractOptions) -
     visible_words = int(size_in_words(visible_tokens))
     if main is None:
         scripted = ("scripted",) if _has_scripts(root) else ()
-        return Extraction(digest, None, None, visible_words, stated, (*decoded.flags, *flags, *scripted))
+        noted = (*decoded.flags, *flags, *scripted)
+        return Extraction(digest, None, None, visible_words, stated, noted, declared)
     if not is_well_formed(main):
-        return Extraction(digest, None, "malformed_text", visible_words, stated, decoded.flags)
+        return Extraction(digest, None, "malformed_text", visible_words, stated, decoded.flags, declared)
     text = _text(main, visible, residual_digest(found, main, heading), stated, options)
-    return Extraction(digest, text, None, visible_words, stated, (*decoded.flags, *flags))
+    return Extraction(digest, text, None, visible_words, stated, (*decoded.flags, *flags), declared)
 
 
 def _main(root: Element, url: str, options: ExtractOptions) -> str | None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Literal
 
+from scrapy_dedup.content.canonical import PageDeclarations
 from scrapy_dedup.records import Sourced, Text
 
 # Names what we do to a page before and after the libraries see it; a change in that is a new extractor.
@@ -108,6 +109,7 @@ class Extraction:
         visible_words: size of all visible text: words, with two characters of an unspaced script as one.
         metadata: what the page states about itself.
         flags: what a reader of the text should know, see `scrapy_dedup.content.extract`.
+        declared: what the page says its own address is.
     """
 
     payload_digest: str
@@ -116,6 +118,7 @@ class Extraction:
     visible_words: int = 0
     metadata: PageMetadata = field(default_factory=PageMetadata)
     flags: tuple[str, ...] = ()
+    declared: PageDeclarations = field(default_factory=PageDeclarations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,12 +157,12 @@ def _of_json(source: str) -> Iterator[tuple[str, str]]:
         document = json.loads(source)
     except (ValueError, RecursionError):  # pages hold broken JSON often; it states nothing
         return
-    for node in _page_nodes(document):
+    for node in page_nodes(document):
         for name in _JSON_FIELDS:
             yield f"json-ld:{name}", _as_text(node.get(name))
 
 
-def _page_nodes(document: object) -> Iterator[dict[str, Any]]:
+def page_nodes(document: object) -> Iterator[dict[str, Any]]:
     """Yield the objects that describe the page: top ones, those of a ``@graph``, a main entity."""
     queue = [document]
     for _ in range(MAX_JSON_NODES):
