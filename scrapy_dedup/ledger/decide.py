@@ -17,6 +17,15 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class KnownPage:
+    """The page that a response was not transferred for: why, and the observation that holds its content."""
+
+    reason: str
+    observation_id: str
+    body_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Sighting:
     """One response as the crawl saw it, before the ledger has decided about it.
 
@@ -26,12 +35,17 @@ class Sighting:
 
     ``key_reason`` says why the observation stands under another key than the policy's, for example
     ``facet_by_redirect``. It takes the place of the reason of a text that is kept or reused.
+
+    ``links`` is the JSON of the page's links, None where they are not known. ``known`` is the page that a
+    skip or a 304 stands for.
     """
 
     observation: ObservationRecord
     text: Text | None
     url_valid: bool = True
     key_reason: str | None = None
+    links: str | None = None
+    known: KnownPage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +80,7 @@ class Decision:
 
     Attributes:
         body: the body that it belongs to, None where there is no content.
+        known_body_id: of the body of a page that was not transferred.
         body_is_new: the body has to be stored.
         note: what the observation must say beside its reason (for a text over the cap).
     """
@@ -75,6 +90,7 @@ class Decision:
     body: HeldBody | None = None
     body_is_new: bool = False
     related_observation_id: str | None = None
+    known_body_id: str | None = None
     note: str | None = None
 
 
@@ -164,6 +180,19 @@ def _url_invalid(case: _Case) -> Decision | None:
     return None if case.sighting.url_valid else Decision(Action.REVIEW, "url_invalid")
 
 
+def _not_transferred(case: _Case) -> Decision | None:
+    known = case.sighting.known
+    if known is None:
+        return None
+    confirmed = case.observation.outcome is Outcome.NOT_MODIFIED
+    return Decision(
+        Action.REUSE if confirmed else Action.NONE,
+        known.reason,
+        related_observation_id=known.observation_id,
+        known_body_id=known.body_id,
+    )
+
+
 def _nothing_fetched(case: _Case) -> Decision | None:
     return None if case.observation.outcome is Outcome.FETCHED else Decision(Action.NONE, None)
 
@@ -229,6 +258,7 @@ def _new_text(case: _Case) -> Decision | None:
 
 RULES: tuple[Callable[[_Case], Decision | None], ...] = (
     _url_invalid,
+    _not_transferred,
     _nothing_fetched,
     _content_invalid,
     _body_over_cap,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from scrapy_dedup.errors import LedgerConflict, RecordError
-from scrapy_dedup.ledger import codec, engine, rows, schema
+from scrapy_dedup.ledger import codec, engine, rows, schema, seen
 from scrapy_dedup.ledger.aliases import HeldAliases, plan_aliases
 from scrapy_dedup.ledger.decide import (
     Decision,
@@ -49,6 +49,9 @@ _HELD_OBSERVATIONS = (
     .where(_t.observation.c.job == _job, _t.observation.c.seq.in_(SOUGHT))
 )
 _HELD_BODIES = ListQuery(sa.select(*BODY_COLUMNS).select_from(BODY_JOIN).where(_t.body.c.body_id.in_(SOUGHT)))
+_KNOWN_BODIES = ListQuery(
+    sa.select(_t.body.c.body_id, _t.body.c.ordinal).where(_t.body.c.body_id.in_(SOUGHT))
+)
 _SAME_NORMALIZED = ListQuery(
     sa.select(_t.body.c.normalized_digest, _t.body.c.first_observation, _t.body.c.residual_digest)
     .where(_t.body.c.space == _space, _t.body.c.normalized_digest.in_(SOUGHT))
@@ -224,6 +227,16 @@ class Store:
             self._write_aliases(connection, notes)
         return [results[one.sighting.observation.seq] for one in batch]
 
+    def add_links(self, connection: sa.Connection, links: Mapping[int, str]) -> None:
+        """Add the links of observations that this job has recorded, by seq."""
+        seen.set_links(connection, self._job_ordinal, links)
+
+    def latest_pages(
+        self, connection: sa.Connection, asked: Sequence[seen.PageQuestion]
+    ) -> list[seen.SeenPage | None]:
+        """Return what was last seen of pages in the job's corpus; see `seen.latest_pages`."""
+        return seen.latest_pages(connection, asked, corpus=self._job.corpus, job=self._job_ordinal)
+
     def aliases_of(self, connection: sa.Connection, url_key: str) -> list[AliasRecord]:
         """Return the aliases of a key in this job in first-seen order, without the overflow row."""
         found = connection.execute(
@@ -307,6 +320,7 @@ class Store:
 
     def _write_fresh(self, connection: sa.Connection, fresh: Sequence[Prepared]) -> dict[int, Recorded]:
         known, ordinals = self._load_known(connection, fresh)
+        links = seen.keep_links(connection, [one.sighting.links for one in fresh if one.sighting.links])
         next_observation = self._take_ordinals(connection, _t.observation, len(fresh))
         bodies: list[dict[str, Any]] = []
         observations: list[dict[str, Any]] = []
@@ -319,6 +333,7 @@ class Store:
                 ordinals[decision.body.record.body_id] = ordinal
                 bodies.append(self._body_row(connection, decision.body, ordinal))
             row = self._observation_row(connection, one, decision, ordinals)
+            row["links"] = links.get(one.sighting.links or "")
             row["ordinal"] = next_observation + len(observations)
             observations.append(row)
             results[row["seq"]] = self._recorded(row, decision)
@@ -330,8 +345,8 @@ class Store:
 
     def _recorded(self, row: rows.Row, decision: Decision) -> Recorded:
         body = decision.body.record if decision.body else None
-        observation = self._observation(row, body.body_id if body else None)
-        return Recorded(observation, body, decision.body_is_new)
+        body_id = body.body_id if body else decision.known_body_id
+        return Recorded(self._observation(row, body_id), body, decision.body_is_new)
 
     def _body_row(self, connection: sa.Connection, held: HeldBody, ordinal: int) -> dict[str, Any]:
         row = rows.body_row(held.record, held.residual_digest)
@@ -346,8 +361,11 @@ class Store:
     ) -> dict[str, Any]:
         row = {**one.columns, **rows.decision_columns(decision, one.sighting.text)}
         row["job"] = self._job_ordinal
-        row["body"] = row["space"] = row["links"] = None
-        if decision.body is not None:
+        row["body"] = row["space"] = None
+        if decision.known_body_id is not None:
+            # Without a space: a revision of the text is one of the observation that brought it.
+            row["body"] = ordinals[decision.known_body_id]
+        elif decision.body is not None:
             record = decision.body.record
             row["body"] = ordinals[record.body_id]
             row["space"] = self._space(connection, record.representation, record.extractor_id)
@@ -360,12 +378,21 @@ class Store:
         ordinals: dict[str, int] = {}
         sightings = [one.sighting for one in fresh if one.sighting.text is not None]
         self._load_bodies(connection, known, ordinals, [text for one in sightings if (text := one.text)])
+        pages = [page for one in fresh if (page := one.sighting.known) and page.body_id]
+        self._load_known_bodies(connection, ordinals, [page.body_id for page in pages if page.body_id])
         unknown = [one for one in sightings if one.text and text_key(one.text) not in known.bodies]
         for (representation, extractor_id), group in _grouped(unknown, _space_of).items():
             space = self._space(connection, representation, extractor_id)
             self._load_normalized(connection, known, space, group)
             self._load_latest(connection, known, space, group)
         return known, ordinals
+
+    def _load_known_bodies(
+        self, connection: sa.Connection, ordinals: dict[str, int], body_ids: Iterable[str]
+    ) -> None:
+        sought = {codec.pack_id(body_id): body_id for body_id in body_ids}
+        for row in _KNOWN_BODIES.rows(connection, sought):
+            ordinals[sought[bytes(row["body_id"])]] = row["ordinal"]
 
     def _load_bodies(
         self, connection: sa.Connection, known: Known, ordinals: dict[str, int], texts: Iterable[Text]
@@ -471,7 +498,9 @@ def _same_sighting(offered: Prepared, held: rows.Row) -> bool:
     decided = {"validity_reason"} if held["reason"] == "body_over_cap" else set()
     if any(held[name] != value for name, value in offered.columns.items() if name not in decided):
         return False
-    text = offered.sighting.text
+    text, known = offered.sighting.text, offered.sighting.known
+    if known is not None:
+        return bool(held["reason"] == known.reason)
     if text is None or held["text_digest"] is None:
         return held["text_digest"] is None
     return bool(codec.unpack_digest(held["text_digest"]) == text.text_digest)

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -26,6 +26,7 @@ from scrapy_dedup.ledger.aliases import AliasCounter, storable
 from scrapy_dedup.ledger.decide import Recorded, Sighting
 from scrapy_dedup.ledger.engine import Target, WriteSession
 from scrapy_dedup.ledger.lock import WAIT_S
+from scrapy_dedup.ledger.seen import PageQuestion, SeenPage
 from scrapy_dedup.ledger.store import Prepared, Store, prepare
 from scrapy_dedup.records import AliasRecord, JobRecord
 
@@ -56,10 +57,17 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request for the aliases of a key."""
+    """Something to be asked inside a commit, after all that was queued before it.
 
-    url_key: str
-    future: Future[list[AliasRecord]]
+    Attributes:
+        ask: the question; it may change nothing.
+        future: of the one who waits for the answer.
+        about: the URL keys whose notes have to be written first.
+    """
+
+    ask: Callable[[Store, sa.Connection], Any]
+    future: Future[Any]
+    about: tuple[str, ...] = ()
 
 
 class LedgerWriter:
@@ -83,6 +91,7 @@ class LedgerWriter:
         self._wake = threading.Condition()
         self._entries: deque[_Entry] = deque()
         self._questions: deque[_Question] = deque()
+        self._late_links: dict[int, str] = {}
         self._notes = AliasCounter(MAX_PENDING_NOTES)
         self._notes_due = 0.0
         self._outcome: str | None = None
@@ -131,9 +140,24 @@ class LedgerWriter:
 
     def variants(self, url_key: str) -> Future[list[AliasRecord]]:
         """Ask for the aliases of a key noted by this job so far, in first-seen order."""
-        question = _Question(url_key, _running())
+        question = _Question(
+            lambda store, connection: store.aliases_of(connection, url_key), _running(), (url_key,)
+        )
         self._submit(self._questions, question)
         return question.future
+
+    def latest_pages(self, asked: Sequence[PageQuestion]) -> Future[list[SeenPage | None]]:
+        """Ask what was last seen of pages; at most `statement.MAX_LIST` at once."""
+        question = _Question(lambda store, connection: store.latest_pages(connection, asked), _running())
+        self._submit(self._questions, question)
+        return question.future
+
+    def add_links(self, seq: int, links: str) -> None:
+        """Add the links of an observation that was recorded before; never waits for the ledger."""
+        with self._wake:
+            if self._can_write():
+                self._late_links[seq] = links
+                self._wake.notify_all()
 
     def note(self, alias: AliasRecord) -> None:
         """Count a URL that was merged, rewritten or denied; never waits for the ledger.
@@ -223,7 +247,7 @@ class LedgerWriter:
         """Sleep until there is something to write; False when the job is to finish and all is written."""
         with self._wake:
             while True:
-                if self._entries or self._questions:
+                if self._entries or self._questions or self._late_links:
                     return True
                 if self._notes_are_due():
                     return True
@@ -242,12 +266,15 @@ class LedgerWriter:
             entries = _take_batch(self._entries)
             questions = list(self._questions)
             self._questions.clear()
-            notes = self._notes.take_of(question.url_key for question in questions)
+            links = {} if self._entries else self._late_links  # not before the observations that they are of
+            if links:
+                self._late_links = {}
+            notes = self._notes.take_of(url_key for question in questions for url_key in question.about)
             if self._notes_are_due():
                 notes += self._notes.take(MAX_NOTES)
                 self._notes_due = time.monotonic() + NOTE_DELAY_S
         try:
-            self._commit(entries, questions, notes)
+            self._commit(entries, questions, notes, links)
         except BaseException:
             with self._wake:  # so that the failure reaches them too
                 self._entries.extendleft(reversed(entries))
@@ -255,12 +282,17 @@ class LedgerWriter:
             raise
 
     def _commit(
-        self, entries: Sequence[_Entry], questions: Sequence[_Question], notes: Sequence[AliasRecord]
+        self,
+        entries: Sequence[_Entry],
+        questions: Sequence[_Question],
+        notes: Sequence[AliasRecord],
+        links: Mapping[int, str],
     ) -> None:
         prepared = _prepare_all(entries, self._job)
         with self._live_session().transaction() as connection:
             results = self._store.write(connection, [one for _, one in prepared], notes)
-            answers = [self._store.aliases_of(connection, one.url_key) for one in questions]
+            self._store.add_links(connection, links)
+            answers = [one.ask(self._store, connection) for one in questions]
         for (entry, _), result in zip(prepared, results, strict=True):
             _settle(entry.future, result)
         for question, answer in zip(questions, answers, strict=True):
