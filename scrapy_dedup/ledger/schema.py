@@ -207,6 +207,23 @@ relation = sa.Table(
     sa.Index("relation_by_b", "b_place", "kind", "ordinal"),
 )
 
+# The pages whose claim to be another page rests on what is seen at a place, by digests of keys.
+claim_place = sa.Table(
+    "claim_place",
+    metadata,
+    sa.Column("place", sa.LargeBinary, primary_key=True),
+    sa.Column("corpus", sa.Text, primary_key=True),
+    sa.Column("page", sa.LargeBinary, primary_key=True),
+)
+
+# The pages whose claim is to be judged again; a list of work, not a record.
+claim_due = sa.Table(
+    "claim_due",
+    metadata,
+    sa.Column("corpus", sa.Text, primary_key=True),
+    sa.Column("page", sa.LargeBinary, primary_key=True),
+)
+
 decision = sa.Table(
     "decision",
     metadata,

@@ -28,10 +28,17 @@ Row = Mapping[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """What a driver gets; ``names`` are the parameters in their places, None where they go by name."""
+    """What a driver gets.
+
+    Attributes:
+        sql: the text.
+        names: the parameters in their places, None where they go by name.
+        constants: the values that the statement itself holds.
+    """
 
     sql: str
     names: Sequence[str] | None
+    constants: Mapping[str, Any]
 
     def bound(self, values: Mapping[str, Any]) -> Any:
         return dict(values) if self.names is None else tuple([values[name] for name in self.names])
@@ -39,9 +46,9 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An insert or update that is run for many rows at once; each row names every parameter."""
+    """An insert, update or delete that is run for many rows at once; each row names every parameter."""
 
-    clause: sa.Insert | sa.Update
+    clause: sa.Insert | sa.Update | sa.Delete
     _texts: dict[str, _Text] = field(default_factory=dict)
 
     def run(self, connection: sa.Connection, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -72,7 +79,7 @@ class ListQuery:
             text = self._text(connection.dialect, size)
             named = {f"sought_{place}": value for place, value in enumerate(part, 1)}
             with closing(connection.connection.cursor()) as cursor:
-                cursor.execute(text.sql, text.bound(named | fixed))
+                cursor.execute(text.sql, text.bound({**text.constants, **named, **fixed}))
                 names = [column[0] for column in cursor.description or ()]
                 found += [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
         return found
@@ -85,7 +92,8 @@ class ListQuery:
         return text
 
 
-def _compiled(clause: sa.Insert | sa.Update | sa.Select[Any], dialect: sa.Dialect) -> _Text:
+def _compiled(clause: sa.Insert | sa.Update | sa.Delete | sa.Select[Any], dialect: sa.Dialect) -> _Text:
     compiled = clause.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
     names = getattr(compiled, "positiontup", None)
-    return _Text(str(compiled), None if names is None else tuple(names))
+    constants = {name: value for name, value in compiled.params.items() if value is not None}
+    return _Text(str(compiled), None if names is None else tuple(names), constants)

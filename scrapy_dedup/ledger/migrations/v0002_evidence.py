@@ -43,6 +43,17 @@ def upgrade(op: Operations) -> None:
     op.create_index("relation_by_a", "relation", ["a_place", "kind", "ordinal"])
     op.create_index("relation_by_b", "relation", ["b_place", "kind", "ordinal"])
     op.create_table(
+        "claim_place",
+        sa.Column("place", sa.LargeBinary, primary_key=True),
+        sa.Column("corpus", sa.Text, primary_key=True),
+        sa.Column("page", sa.LargeBinary, primary_key=True),
+    )
+    op.create_table(
+        "claim_due",
+        sa.Column("corpus", sa.Text, primary_key=True),
+        sa.Column("page", sa.LargeBinary, primary_key=True),
+    )
+    op.create_table(
         "decision",
         sa.Column("ordinal", ordinal, primary_key=True, autoincrement=False),
         sa.Column("decision_id", sa.LargeBinary, nullable=False),
