@@ -22,7 +22,7 @@ from scrapy_dedup.crawl.spider_middleware import DedupPageMiddleware, DedupSpide
 from scrapy_dedup.crawl.suite import Suite
 from scrapy_dedup.crawl.variants import Variants
 from scrapy_dedup.errors import ConfigError, LedgerError
-from scrapy_dedup.ledger import LedgerWriter
+from scrapy_dedup.ledger import Ledger, LedgerWriter
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -69,7 +69,7 @@ class Addon:
         config = checked_config(settings)
         if not config.enabled:
             return
-        suite = Suite(self.crawler, config)
+        suite = Suite(self.crawler, config, Ledger.overrides_at(config.ledger_url, config.corpus))
         suite.pages = Pages(suite)
         suite.variants = Variants(suite)
         suite.attach()

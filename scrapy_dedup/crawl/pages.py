@@ -21,6 +21,7 @@ from scrapy_dedup.content.validity import Judgement, ResponseFacts, is_html, jud
 from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.exporters import EXPORTERS
 from scrapy_dedup.crawl.items import PageItem, PageRow
+from scrapy_dedup.crawl.overrides import judged
 from scrapy_dedup.crawl.requests import chain_of, first_url, is_governed, linked_url, referrer_of
 from scrapy_dedup.crawl.suite import Suite, utc_now
 from scrapy_dedup.ledger import Recorded, Sighting, observation_id
@@ -116,7 +117,7 @@ class Pages:
         suite = self._suite
         suite.stats.inc_value(names.PAGES_FETCHED)
         extraction = await self._extract(response)
-        judgement = judge(response_facts(response, extraction, said))
+        judgement = self._overridden(judge(response_facts(response, extraction, said)), response, extraction)
         observation = await self._observe(
             response.request or Request(response.url),
             response=response,
@@ -139,9 +140,20 @@ class Pages:
                 observation,
                 text,
                 url_valid=suite.decide(response.url).reason not in UNSENDABLE,
-                key_reason=FACET_BY_REDIRECT if suite.policy.drops_facets(response.url) else None,
+                key_reason=FACET_BY_REDIRECT if suite.urls.shows_facets(response.url) else None,
             )
         )
+
+    def _overridden(
+        self, judgement: Judgement, response: Response, extraction: Extraction | None
+    ) -> Judgement:
+        """Return the judgement of a page under what was decided about these bytes under this key."""
+        contents = self._suite.overrides.contents
+        if not contents or extraction is None:
+            return judgement
+        url = page_url(response.request or Request(response.url), response)
+        action = contents.get((redact(self._suite.key_of(url)), extraction.payload_digest))
+        return judged(judgement, action, has_text=extraction.text is not None)
 
     async def _extract(self, response: Response) -> Extraction | None:
         if not isinstance(response, TextResponse) or not holds_html(response):

@@ -22,9 +22,10 @@ from scrapy_dedup.content.pool import ExtractionPool
 from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.digest_table import DigestTable
 from scrapy_dedup.crawl.jobdir import read_job_id, write_job_id
+from scrapy_dedup.crawl.overrides import Urls
 from scrapy_dedup.crawl.requests import referrer_of
 from scrapy_dedup.errors import LedgerError
-from scrapy_dedup.ledger import Ledger, LedgerWriter, Recorded, Sighting
+from scrapy_dedup.ledger import Ledger, LedgerWriter, Overrides, Recorded, Sighting
 from scrapy_dedup.records import AliasRecord, JobRecord
 from scrapy_dedup.urls import UrlDecision, redact
 
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# One request is decided about at each station of its way, and pages of a site link to the same URLs.
-RECENT_URLS = 4096
-
 LEDGER_FAILED = "dedup_ledger_failed"
 
 # The attribute of a crawler that holds its suite: the two refer to each other and end together.
@@ -53,7 +51,9 @@ class Suite:
     Attributes:
         config: the validated settings.
         policy: the URL policy.
-        decide: the policy's decision about a URL, which remembers the latest.
+        overrides: what was decided about URLs and pages before the crawl started.
+        urls: the policy under those decisions.
+        decide: its decision about a URL, which remembers the latest.
         key_of: the identity of a URL that was, or is going to be, requested as it stands.
         users_fingerprinter: the fingerprinter class that was configured before ours.
         start_fingerprints: of the start requests, which Scrapy does not remember.
@@ -63,13 +63,15 @@ class Suite:
             check.
     """
 
-    def __init__(self, crawler: Crawler, config: Config) -> None:
+    def __init__(self, crawler: Crawler, config: Config, overrides: Overrides) -> None:
         self.crawler = crawler
         self.config = config
         self.policy = config.policy
+        self.overrides = overrides
+        self.urls = Urls(config.policy, overrides)
+        self.decide = self.urls.decide
+        self.key_of = self.urls.key_of
         self.users_fingerprinter: Any = None
-        self.decide = functools.lru_cache(RECENT_URLS)(config.policy.decide)
-        self.key_of = functools.lru_cache(RECENT_URLS)(self._key_of)
         self.start_fingerprints = DigestTable()
         self.pages: Pages
         self.variants: Variants
@@ -121,16 +123,6 @@ class Suite:
         return self.crawler.spider.name if self.crawler.spider else self.crawler.spidercls.name
 
     # -- URLs
-
-    def _key_of(self, url: str) -> str:
-        """Return the identity of a URL.
-
-        A request for a facet comes here only when the policy could not clean its URL: by a redirect or as a
-        last resort. It shows the facet's page, so it never takes the key of the unfiltered one.
-        """
-        if self.policy.drops_facets(url):
-            return self.policy.conservative_key(url)
-        return self.decide(url).key
 
     def deny(self, request: Request, decision: UrlDecision, *, referrer: str | None = None) -> None:
         """Count and note a request that the policy denies."""

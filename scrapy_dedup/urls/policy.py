@@ -105,6 +105,19 @@ class UrlPolicy:
         """Return the key of a URL under the conservative preset alone, without rules for hosts."""
         return self._decide_conservatively(url).key
 
+    def own_key(self, url: str) -> str:
+        """Return a key for a URL that it shares with none of the URLs that this policy merges with it.
+
+        It is the conservative key, or the URL itself, whichever first differs from the key that they share; a
+        URL that is that key itself gets an empty fragment, which no server sees.
+
+        >>> policy = UrlPolicy.preset("standard")
+        >>> policy.own_key("https://shop.example/a/"), policy.own_key("https://shop.example/a")
+        ('https://shop.example/a/', 'https://shop.example/a#')
+        """
+        shared = self.decide(url).key
+        return next(key for key in (self.conservative_key(url), url, f"{url}#") if key != shared)
+
     def drops_facets(self, url: str) -> bool:
         """Tell whether the rules of the host would leave out, or refuse, a facet parameter of a URL."""
         return any(change.rule == "facet" for change in self.decide(url).changes)
