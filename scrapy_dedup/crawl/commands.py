@@ -7,6 +7,7 @@ imported when it is asked for.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
 import os
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
 _HOME = "scrapy_dedup.crawl.cli"
+
+# What `decide` takes; the other actions have commands of their own.
+DECIDABLE = ("same", "different", "accept", "reject")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,48 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _decide_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("relation", metavar="RELATION_ID", help="as explain shows it, or its beginning")
+    parser.add_argument("action", choices=DECIDABLE, help="what is to hold from now on")
+    _signed_arguments(parser)
+
+
+def _undo_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "identity",
+        metavar="RELATION_ID|DECISION_ID",
+        help="a relation, whose latest decision or, without one, what the suite did is undone; or a decision",
+    )
+    _signed_arguments(parser)
+
+
+def _forget_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "place", metavar="URL|PREFIX*", help="a URL as it was linked; with * all that start so"
+    )
+    _signed_arguments(parser)
+
+
+def _events_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="JSON Lines, or CSV when its name ends in .csv",
+    )
+    _by_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _signed_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--note", metavar="TEXT", help="why; kept with the decision")
+    _by_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _by_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--by", metavar="NAME", help="who says so (default: human:<login name>)")
+
+
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="the folder to write to (default: dedup-export, none with --backup)"
@@ -76,6 +122,10 @@ SUBCOMMANDS = (
     Subcommand(
         "export", "Write all records of the ledger as JSON Lines, or copy the ledger", _export_arguments
     ),
+    Subcommand("decide", "Decide about a merge, skip or refusal that explain shows", _decide_arguments),
+    Subcommand("undo", "Undo a decision, or what the suite did by itself", _undo_arguments),
+    Subcommand("forget", "Let the next crawl fetch URLs again; their history stays", _forget_arguments),
+    Subcommand("events", "Take from a file which observations report which event", _events_arguments),
 )
 
 
@@ -91,14 +141,14 @@ class DedupCommand(ScrapyCommand):
 
     def short_desc(self) -> str:
         """Return one line for the list of all commands."""
-        return "Look into the deduplication ledger: explain, stats, check, export"
+        return "Look into the deduplication ledger and decide about what it holds"
 
     def long_desc(self) -> str:
         """Return what the help says."""
         return (
-            "Look into the ledger of scrapy_dedup. Settings come from the project; --ledger works without "
-            "one. A relative DEDUP_LEDGER starts at the folder of scrapy.cfg, a relative --ledger at the "
-            "current folder."
+            "Look into the ledger of scrapy_dedup, and undo what crawls did. Settings come from the "
+            "project; --ledger works without one. A relative DEDUP_LEDGER starts at the folder of "
+            "scrapy.cfg, a relative --ledger at the current folder."
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -136,6 +186,10 @@ class DedupCommand(ScrapyCommand):
     def run(self, args: list[str], opts: argparse.Namespace) -> None:  # noqa: ARG002 - Scrapy's signature
         """Run the subcommand; what is wrong becomes one message on stderr and exit code 1."""
         assert self.settings is not None  # noqa: S101 - set by scrapy.cmdline
+        if sys.stdout is None:  # the caller closed it: nobody is to be told, the work is done all the same
+            with contextlib.redirect_stdout(io.StringIO()):
+                self.exitcode = _run(opts, self.settings)
+            return
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A URL may hold what the terminal's encoding lacks.
             sys.stdout.reconfigure(errors="backslashreplace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from scrapy_dedup.config import absolute_ledger_url
 from scrapy_dedup.crawl.addon import read_config
 from scrapy_dedup.crawl.cli.output import printable
 from scrapy_dedup.errors import DedupError
+from scrapy_dedup.urls import redact
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,15 @@ class Context:
     def write(self, text: str) -> None:
         """Write lines of results."""
         self.out.write(text + "\n")
+
+    def command(self, *words: str) -> str:
+        """Return a command of the suite for the same ledger, as it is typed; a password is left out."""
+        options = self.options
+        named = ["--ledger", redact(options.ledger)] if options.ledger else []
+        named += ["--spider", options.spider] if options.spider else []
+        for setting in options.set:
+            named += ["-s", redact(setting)]
+        return printable(shlex.join(["scrapy", "dedup", *words, *named]))
 
     def ledger_url(self) -> str:
         """Return the ledger that the command line or the settings name, with an absolute path.

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable, redacted, shown_url
+from scrapy_dedup.crawl.cli.relations import EFFECTS, evidence, short, signed, statement, undo_command
+from scrapy_dedup.crawl.cli.relations import as_json as relation_json
 from scrapy_dedup.ledger import Ledger, Lookup
-from scrapy_dedup.records import AliasRecord, BodyRecord, ObservationRecord, to_dict
+from scrapy_dedup.ledger.decisions import in_force
+from scrapy_dedup.records import (
+    AliasRecord,
+    BodyRecord,
+    DecisionRecord,
+    ObservationRecord,
+    RelationKind,
+    RelationRecord,
+    to_dict,
+)
 from scrapy_dedup.urls import Change, UrlDecision, Verdict
+
+MAX_ALIASES_TOLD = 20
+MAX_RELATIONS_TOLD = 20
+
+# These stand beside the aliases that they come from.
+_OF_ALIASES = frozenset({RelationKind.URL_MERGED, RelationKind.URL_DENIED})
+
+Row = TypeVar("Row")
 
 
 def run(context: Context) -> int:
@@ -18,15 +37,15 @@ def run(context: Context) -> int:
     with Ledger.open(context.ledger_url()) as ledger:
         found = ledger.lookup(context.options.url, job_id=context.options.job)
     if context.options.json:
-        context.write(json.dumps(as_json(found), indent=2, ensure_ascii=True))
+        context.write(json.dumps(as_json(context, found), indent=2, ensure_ascii=True))
     else:
-        context.write("\n\n".join(sections(found)))
+        context.write("\n\n".join(sections(context, found)))
     return 0
 
 
-def as_json(found: Lookup) -> dict[str, Any]:
+def as_json(context: Context, found: Lookup) -> dict[str, Any]:
     """Return an explanation as JSON values; the texts themselves are left to ``export``."""
-    decision = found.decision
+    decision, held = found.decision, _held(found)
     return {
         **redacted({"url": decision.url, "fetch_url": decision.fetch_url, "url_key": decision.key}),
         "verdict": decision.verdict.value,
@@ -35,6 +54,8 @@ def as_json(found: Lookup) -> dict[str, Any]:
         "policy_id": decision.policy_id,
         "observations": [redacted(to_dict(row)) for row in found.observations],
         "aliases": [redacted(to_dict(row)) for row in found.aliases],
+        "relations": [relation_json(context, row, held.get(row.relation_id)) for row in found.relations],
+        "decisions": [to_dict(row) for row in found.decisions],
         "bodies": [_without_text(body) for body in found.bodies],
         "same_text": [redacted(to_dict(row)) for row in found.same_text],
         "same_text_counts": dict(found.same_text_counts),
@@ -45,16 +66,36 @@ def _without_text(body: BodyRecord) -> dict[str, Any]:
     return {name: value for name, value in to_dict(body).items() if name != "text"}
 
 
-def sections(found: Lookup) -> Iterator[str]:
+def _held(found: Lookup) -> Mapping[str, DecisionRecord]:
+    """Return the decisions in force by the relation that they are about."""
+    histories: dict[str, list[DecisionRecord]] = {}
+    for decision in found.decisions:
+        histories.setdefault(decision.relation_id, []).append(decision)
+    held = {relation_id: in_force(history) for relation_id, history in histories.items()}
+    return {relation_id: decision for relation_id, decision in held.items() if decision}
+
+
+def sections(context: Context, found: Lookup) -> Iterator[str]:
     """Yield the parts of an explanation, each a block of lines."""
+    held = _held(found)
     yield columns(_decision_rows(found.decision))
     yield _block(f"Key held by {_counted(found.observations, 'observation')}", map(_seen, found.observations))
-    yield _block(f"Known under {_counted(found.aliases, 'alias', 'aliases')}", map(_alias, found.aliases))
+    yield _block(
+        f"Known under {_counted(found.aliases, 'alias', 'aliases')}",
+        _first(found.aliases, MAX_ALIASES_TOLD, _alias_teller(context, found, held)),
+    )
+    related = [row for row in found.relations if row.kind not in _OF_ALIASES]
+    if related:
+        yield _block(
+            _counted(related, "relation").capitalize(),
+            _first(related, MAX_RELATIONS_TOLD, _relation_teller(context, found, held)),
+        )
     for body in found.bodies:
         sharing = [row for row in found.same_text if row.body_id == body.body_id]
-        more = found.same_text_counts[body.body_id] - len(sharing)
-        places = [*map(_place, sharing), *([f"and {more:,} more"] if more else [])]
-        yield _block(f"Text {body.body_id}, {body.word_count} words, at", places)
+        count = found.same_text_counts[body.body_id]
+        more = [f"and {count - len(sharing):,} more"] if count > len(sharing) else []
+        title = f"Text {body.body_id}, {body.word_count:,} words{_independence(sharing)}, at"
+        yield _block(title, [*map(_place, sharing), *more])
 
 
 def _decision_rows(decision: UrlDecision) -> Iterator[tuple[str, str]]:
@@ -75,7 +116,7 @@ def _rule(change: Change) -> str:
     return f"{change.rule}: {shown_url(change.detail)}" if change.detail else change.rule
 
 
-def _counted(rows: tuple[object, ...], one: str, many: str | None = None) -> str:
+def _counted(rows: Sequence[object], one: str, many: str | None = None) -> str:
     if not rows:
         return f"no {one}"
     return f"{len(rows)} {one if len(rows) == 1 else many or one + 's'}"
@@ -100,6 +141,50 @@ def _seen(row: ObservationRecord) -> str:
     return " ".join(fact for fact in facts if fact)
 
 
+def _first(rows: Sequence[Row], limit: int, tell: Callable[[Row], Iterable[str]]) -> Iterator[str]:
+    for row in rows[:limit]:
+        yield from tell(row)
+    if len(rows) > limit:
+        yield f"and {len(rows) - limit:,} more, listed by --json"
+
+
+def _alias_teller(
+    context: Context, found: Lookup, held: Mapping[str, DecisionRecord]
+) -> Callable[[AliasRecord], Iterator[str]]:
+    relations = {(row.kind, row.a, row.b): row for row in found.relations if row.kind in _OF_ALIASES}
+
+    def tell(row: AliasRecord) -> Iterator[str]:
+        yield _alias(row)
+        is_denied = row.verdict == "denied"
+        kind = RelationKind.URL_DENIED if is_denied else RelationKind.URL_MERGED
+        relation = relations.get((kind, row.raw_url, row.rule if is_denied else row.url_key))
+        if relation is not None:
+            yield from _ruling(context, relation, held.get(relation.relation_id))
+
+    return tell
+
+
+def _relation_teller(
+    context: Context, found: Lookup, held: Mapping[str, DecisionRecord]
+) -> Callable[[RelationRecord], Iterator[str]]:
+    places = {row.observation_id: f"{printable(row.job_id)}#{row.seq} {row.url}" for row in found.same_text}
+
+    def tell(row: RelationRecord) -> Iterator[str]:
+        yield f"{row.kind.value} {short(row.relation_id)}: {statement(row, places)}"
+        yield f"  {evidence(row)}"
+        yield from _ruling(context, row, held.get(row.relation_id))
+
+    return tell
+
+
+def _ruling(context: Context, relation: RelationRecord, decision: DecisionRecord | None) -> Iterator[str]:
+    """Yield the decision in force, and the command that undoes it or what the suite did by itself."""
+    if decision is not None:
+        yield f"  decided: {signed(decision)}"
+    if relation.kind in EFFECTS:
+        yield f"  undo: {undo_command(context, relation, decision)}"
+
+
 def _alias(row: AliasRecord) -> str:
     count = f"{row.count} times" if row.count > 1 else "once"
     referrer = f", from {shown_url(row.referrer_url)}" if row.referrer_url else ""
@@ -108,4 +193,18 @@ def _alias(row: AliasRecord) -> str:
 
 
 def _place(row: ObservationRecord) -> str:
-    return f"{row.fetched_at} {printable(row.job_id)}#{row.seq} {shown_url(row.url)}"
+    facts = [
+        row.fetched_at,
+        f"{printable(row.job_id)}#{row.seq}",
+        printable(row.publisher.value) if row.publisher else "publisher unknown",
+        f"({printable(row.site_name.value)})" if row.site_name else "",
+        row.access or "access unknown",
+        shown_url(row.url),
+    ]
+    return " ".join(fact for fact in facts if fact)
+
+
+def _independence(sharing: Iterable[ObservationRecord]) -> str:
+    """Say that several publishers show one text: whether one took it from another, nobody knows."""
+    publishers = {row.publisher.value for row in sharing if row.publisher}
+    return f", {len(publishers)} publishers, independence unresolved" if len(publishers) > 1 else ""

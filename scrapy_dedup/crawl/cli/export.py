@@ -23,6 +23,8 @@ FILES: dict[str, _Source] = {
     "observations.jsonl": lambda ledger, job_id: ledger.observations(job_id=job_id),
     "bodies.jsonl": lambda ledger, job_id: ledger.bodies(job_id=job_id),
     "aliases.jsonl": lambda ledger, job_id: ledger.aliases(job_id=job_id),
+    "relations.jsonl": lambda ledger, job_id: ledger.relations(job_id=job_id),
+    "decisions.jsonl": lambda ledger, job_id: ledger.decisions(),  # noqa: ARG005 - they belong to no job
 }
 
 
