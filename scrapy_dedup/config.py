@@ -87,6 +87,24 @@ def _seconds(value: Any) -> float:
     return number
 
 
+_AGE_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+MAX_AGE_DAYS = 3_650
+
+
+def _age(value: Any) -> float | None:
+    """Read a length of time: seconds, or a number with its unit; None and "off" for none."""
+    if value is None or value == "off":
+        return None
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?) ?([smhd]?)", str(value).strip())
+    seconds = float(found[1]) * _AGE_UNITS_S[found[2]] if found else 0.0
+    if isinstance(value, bool) or not 0 < seconds <= MAX_AGE_DAYS * 86_400:
+        raise ValueError(
+            f"is {value!r}; use a time such as '7d', '12h', '30m' or a number of seconds, above 0, at most "
+            f"{MAX_AGE_DAYS} days, or 'off'"
+        )
+    return seconds
+
+
 def _matching(pattern: re.Pattern[str], hint: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if not isinstance(value, str) or not pattern.fullmatch(value):
@@ -200,6 +218,20 @@ SETTINGS: tuple[Setting, ...] = (
         "Each HTML response that reaches a callback becomes a page.",
     ),
     Setting(
+        "DEDUP_FRESHNESS",
+        "freshness_s",
+        None,
+        _age,
+        "How long a fetched page is not fetched again: '7d', '12h', '30m', seconds; 'off' fetches always.",
+    ),
+    Setting(
+        "DEDUP_CONDITIONAL",
+        "conditional",
+        False,
+        _boolean,
+        "Asks the server whether a known page changed (ETag, Last-Modified), and follows its links if not.",
+    ),
+    Setting(
         "DEDUP_CRAWL_DELAY",
         "crawl_delay",
         True,
@@ -228,6 +260,8 @@ class Config:
     workers: int
     extract_timeout_s: float
     auto_pages: bool
+    freshness_s: float | None
+    conditional: bool
     crawl_delay: bool
     policy: UrlPolicy
     settings_digest: str
@@ -302,6 +336,8 @@ def _settings_digest(values: Mapping[str, Any], policy: UrlPolicy) -> str:
         "extractor": values["extract"].extractor_id,
         "policy": policy.policy_id,
         "auto_pages": values["auto_pages"],
+        "freshness_s": values["freshness_s"],
+        "conditional": values["conditional"],
     }
     canonical = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return "sha256:" + hashlib.sha256(canonical.encode("ascii")).hexdigest()

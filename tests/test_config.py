@@ -60,3 +60,35 @@ def test_keeping_crawl_delays_is_a_switch_that_shapes_no_result(tmp_path, value,
     config = Config.from_settings({"DEDUP_CRAWL_DELAY": value}, base_dir=tmp_path)
     assert (default.crawl_delay, config.crawl_delay) == (True, crawl_delay)
     assert config.settings_digest == default.settings_digest
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("off", None),
+        ("7d", 604_800),
+        ("12h", 43_200),
+        ("30m", 1_800),
+        ("1.5 h", 5_400),
+        ("90s", 90),
+        ("90", 90),
+        (90, 90),
+        (0.5, 0.5),
+    ],
+    ids=repr,
+)
+def test_freshness_is_a_length_of_time(tmp_path, value, seconds):
+    config = Config.from_settings({"DEDUP_FRESHNESS": value}, base_dir=tmp_path)
+    assert config.freshness_s == seconds
+    default = Config.from_settings({}, base_dir=tmp_path)
+    assert (config.settings_digest == default.settings_digest) == (seconds is None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "7 days", "d", "-1", "0", 0, True, "7w", "1e3", float("nan"), float("inf"), "9999d", [7]],
+)
+def test_a_wrong_freshness_says_how_to_write_it(tmp_path, value):
+    with pytest.raises(ConfigError, match=r"DEDUP_FRESHNESS is .*'7d', '12h', '30m'"):
+        Config.from_settings({"DEDUP_FRESHNESS": value}, base_dir=tmp_path)

@@ -30,6 +30,7 @@ _ROWS = (
     _Row("requests seen", stats.REQUESTS_SEEN),
     _Row("merged by key", stats.REQUESTS_MERGED, "requests seen", saves=False),
     _Row("denied", stats.REQUESTS_DENIED, "requests seen", saves=False),
+    _Row("fresh", stats.REQUESTS_FRESH, "requests seen", saves=False),
     _Row("pages fetched", stats.PAGES_FETCHED, "requests seen"),
     _Row("valid pages", stats.PAGES_BY_VALIDITY + Validity.VALID.value, "pages fetched"),
     _Row("distinct payloads", stats.PAYLOADS_DISTINCT, "valid pages"),
@@ -45,12 +46,14 @@ def funnel(counters: Mapping[str, int]) -> str:
     Args:
         counters: the stats of the suite by name; a missing one counts as 0.
 
-    >>> print(funnel({"dedup/requests/seen": 200, "dedup/requests/merged": 150, "dedup/pages/fetched": 50,
+    >>> print(funnel({"dedup/requests/seen": 200, "dedup/requests/merged": 140, "dedup/requests/fresh": 10,
+    ...               "dedup/pages/fetched": 50,
     ...               "dedup/pages/validity/valid": 40, "dedup/payloads/distinct": 30,
     ...               "dedup/bodies/distinct": 27, "dedup/bodies/new": 9, "dedup/aliases/kept": 120}))
     requests seen           200
-      merged by key         150   75.0 % of requests seen
+      merged by key         140   70.0 % of requests seen
       denied                  0    0.0 % of requests seen
+      fresh                  10    5.0 % of requests seen
     pages fetched            50   75.0 % less than requests seen
     valid pages              40   20.0 % less than pages fetched
     distinct payloads        30   25.0 % less than valid pages

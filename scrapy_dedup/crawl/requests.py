@@ -20,6 +20,11 @@ INHERITED = "dedup_inherited_hops"  # meta: how many of redirect_urls belong to 
 UNGOVERNED = "dedup_ungoverned_hops"  # meta: [URL of a POST or its like, number of hops up to and with it]
 HOLDER = "dedup_holder"  # meta: [URL whose key later requests are merged into, because of this request]
 TICKET = "dedup_ticket"  # meta: a name for a request that went out, which what follows it inherits
+YIELDED = "dedup_yielded"  # meta: True while a request that a callback yielded passes the spider middlewares
+VALIDATORS = "dedup_validators"  # meta: [URL, its ETag, its Last-Modified] that we asked about
+
+# What the suite itself keeps in meta; SWITCH and its kind are the user's.
+OWN_META = (LINKED, VARIANT, REFERRER, INHERITED, UNGOVERNED, HOLDER, TICKET, YIELDED, VALIDATORS)
 
 # Meta of the way a request went so far; a variant starts on a way of its own.
 JOURNEY = (

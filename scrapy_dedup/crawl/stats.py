@@ -9,15 +9,18 @@ REQUESTS_SEEN = "dedup/requests/seen"
 REQUESTS_REWRITTEN = "dedup/requests/rewritten"
 REQUESTS_MERGED = "dedup/requests/merged"
 REQUESTS_DENIED = "dedup/requests/denied"
+REQUESTS_FRESH = "dedup/requests/fresh"
 REQUESTS_DENIED_BY_REASON = "dedup/requests/denied/"
 RULES = "dedup/rules/"
 VARIANTS_REQUESTED = "dedup/variants/requested"
 PAGES_FETCHED = "dedup/pages/fetched"
+PAGES_NOT_MODIFIED = "dedup/pages/not_modified"
 PAGES_AUTO = "dedup/pages/auto"
 PAGES_ITEMS = "dedup/pages/items"
 PAGES_BY_VALIDITY = "dedup/pages/validity/"
 PAGES_BY_ACTION = "dedup/pages/action/"
 PAGES_BY_REASON = "dedup/pages/reason/"
+LINKS_UNSTORABLE = "dedup/links/unstorable/"
 FAILURES = "dedup/failures"
 EXTRACTIONS = "dedup/extract/extractions"
 EXTRACT_CACHE_HITS = "dedup/extract/cache_hits"
@@ -37,15 +40,18 @@ STATS: dict[str, str] = {
     REQUESTS_REWRITTEN: "Requests sent to another URL than the one linked.",
     REQUESTS_MERGED: "Requests not sent because their key was known.",
     REQUESTS_DENIED: "Requests not sent because a rule forbids them.",
+    REQUESTS_FRESH: "Requests not sent because their page was fetched not long ago; its links were followed.",
     REQUESTS_DENIED_BY_REASON: "Denied requests for each reason.",
     RULES: "How often each rule changed a URL.",
     VARIANTS_REQUESTED: "Merged URLs that got their turn because the request for their key failed.",
     PAGES_FETCHED: "Responses that became observations.",
+    PAGES_NOT_MODIFIED: "Pages of which the server said that they have not changed (304).",
     PAGES_AUTO: "Pages that were recorded without an item of the spider.",
     PAGES_ITEMS: "Pages that the spider yielded as PageItem.",
     PAGES_BY_VALIDITY: "Pages for each state of validity.",
     PAGES_BY_ACTION: "Pages for each action: keep, reuse, review, none.",
     PAGES_BY_REASON: "Pages for each reason of their action.",
+    LINKS_UNSTORABLE: "Pages whose links cannot be stored, for each reason; they are never skipped.",
     FAILURES: "Requests that ended without a page and were recorded as failures.",
     EXTRACTIONS: "Payloads whose text was extracted.",
     EXTRACT_CACHE_HITS: "Pages whose payload had been extracted before.",

@@ -9,6 +9,7 @@ CRAWL = {
     "dedup/requests/seen": 20_000,
     "dedup/requests/merged": 18_000,
     "dedup/requests/denied": 1_500,
+    "dedup/requests/fresh": 100,
     "dedup/pages/fetched": 400,
     "dedup/pages/validity/valid": 380,
     "dedup/payloads/distinct": 342,
@@ -23,6 +24,7 @@ def test_each_layer_is_a_line_with_its_saving():
         "requests seen        20,000",
         "  merged by key      18,000   90.0 % of requests seen",
         "  denied              1,500    7.5 % of requests seen",
+        "  fresh                 100    0.5 % of requests seen",
         "pages fetched           400   98.0 % less than requests seen",
         "valid pages             380    5.0 % less than pages fetched",
         "distinct payloads       342   10.0 % less than valid pages",
@@ -34,7 +36,7 @@ def test_each_layer_is_a_line_with_its_saving():
 
 def test_a_crawl_that_saw_nothing_has_no_percentages():
     assert "%" not in funnel({})
-    assert len(funnel({}).splitlines()) == 9
+    assert len(funnel({}).splitlines()) == 10
 
 
 def test_redirects_may_fetch_more_than_was_requested():
