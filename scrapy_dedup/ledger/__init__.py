@@ -4,13 +4,14 @@
 """
 
 from scrapy_dedup.ledger.codec import body_id, observation_id
-from scrapy_dedup.ledger.decide import Recorded, Sighting
+from scrapy_dedup.ledger.decide import KnownPage, Recorded, Sighting
 from scrapy_dedup.ledger.decisions import Decisions, Overrides, record_decision
 from scrapy_dedup.ledger.reader import Ledger, Lookup
 from scrapy_dedup.ledger.writer import LedgerWriter
 
 __all__ = [
     "Decisions",
+    "KnownPage",
     "Ledger",
     "LedgerWriter",
     "Lookup",

@@ -270,62 +270,61 @@ def _is_refuted(page: Seen) -> bool:
 
 
 class Canonicals:
-    """Keeps the canonical relations of one corpus, for the store of one job."""
+    """Keeps the canonical relations of one corpus, for the store of one job.
+
+    Attributes:
+        any_due: claims may be due whose turn has not come yet.
+    """
 
     def __init__(self, corpus: str, job_id: str) -> None:
         self._corpus = corpus
         self._in_corpus = {"corpus": codec.escape(corpus)}
         self._job_id = job_id
         self._job = 0
-        self._any_due = False
+        self.any_due = False
         self._crowded: set[bytes] = set()
 
     def open(self, connection: sa.Connection, job: int) -> None:
         """Take up what an earlier job may have left to be judged."""
         self._job = job
-        self._any_due = connection.execute(_DUE, self._in_corpus).first() is not None
+        self.any_due = connection.execute(_DUE, self._in_corpus).first() is not None
 
     def learn(
         self,
         connection: sa.Connection,
-        observations: Sequence[ObservationRecord],
+        observations: Sequence[rows.Row],
         notes: Sequence[AliasRecord] = (),
-    ) -> Mapping[str, RelationRecord]:
+    ) -> None:
         """Judge the claims that rest on what was written in this transaction, as many as a commit may take.
 
         Args:
             connection: inside a transaction that holds the writers' turn.
-            observations: as they were written.
+            observations: their rows as they were written.
             notes: aliases as they were written; redirects are evidence.
-
-        Returns:
-            By URL key, the relations of the pages that were judged.
         """
-        news = [one for one in observations if one.outcome is not Outcome.SKIPPED]
-        own = {codec.url_digest(one.url_key) for one in news if claimed(one.canonical) and one.body_id}
-        places = {codec.url_digest(one.url_key) for one in news}
+        news = [row for row in observations if row["outcome"] != Outcome.SKIPPED.value]
+        own = {bytes(row["url_key_digest"]) for row in news if _claims(row)}
+        places = {bytes(row["url_key_digest"]) for row in news}
         places |= {
             codec.url_digest(url)
             for note in notes
             if note.verdict == "redirected"
             for url in (note.raw_url, note.fetch_url)
         }
-        if not places and not self._any_due:
-            return {}
+        if not places and not self.any_due:
+            return
         resting = self._resting_on(connection, places) - own
         room = max(0, MAX_JUDGED - len(own))
         now = own | set(sorted(resting)[:room])
         self._postpone(connection, resting - now)
-        if self._any_due:
+        if self.any_due:
             now |= self._take_due(connection, MAX_JUDGED - len(now))
-        return self._judge(connection, now) if now else {}
+        if now:
+            self._judge(connection, now)
 
-    def drain(self, connection: sa.Connection) -> bool:
-        """Judge claims that are due, as many as a commit may take; tell whether some may be left."""
-        if self._any_due:
-            due = self._take_due(connection, MAX_JUDGED)
-            self._judge(connection, due)
-        return self._any_due
+    def judge_due(self, connection: sa.Connection) -> None:
+        """Judge claims that are due, as many as a commit may take."""
+        self._judge(connection, self._take_due(connection, MAX_JUDGED))
 
     def _resting_on(self, connection: sa.Connection, places: Iterable[bytes]) -> set[bytes]:
         return {bytes(row["page"]) for row in _WATCHERS.rows(connection, places, **self._in_corpus)}
@@ -334,7 +333,7 @@ class Canonicals:
         if pages:
             corpus = self._in_corpus["corpus"]
             _POSTPONE.run(connection, [{"new_corpus": corpus, "new_page": page} for page in pages])
-            self._any_due = True
+            self.any_due = True
 
     def _take_due(self, connection: sa.Connection, room: int) -> set[bytes]:
         if room <= 0:
@@ -343,10 +342,10 @@ class Canonicals:
         due = held[:room]
         if due:
             _DONE.run(connection, [{**self._in_corpus, "done": page} for page in due])
-        self._any_due = len(held) > len(due) or len(held) == MAX_JUDGED  # else these were all
+        self.any_due = len(held) > len(due) or len(held) == MAX_JUDGED  # else these were all
         return set(due)
 
-    def _judge(self, connection: sa.Connection, pages: Collection[bytes]) -> dict[str, RelationRecord]:
+    def _judge(self, connection: sa.Connection, pages: Collection[bytes]) -> None:
         known = _Known()
         self._load(connection, known, pages)
         claimants = [page for place in pages if (page := known.pages[place]) and page.is_claimant]
@@ -370,7 +369,6 @@ class Canonicals:
                 connection,
                 [{"new_place": place, "new_corpus": corpus, "new_page": page} for place, page in watched],
             )
-        return {one.a: one for one in found}
 
     def _load(self, connection: sa.Connection, known: _Known, places: Collection[bytes]) -> None:
         sought = list(places)
@@ -450,6 +448,13 @@ def _record(
 def _distinct(claims: Collection[tuple[bytes, str | None]]) -> int:
     """Return how many texts claim a target; neither the revisions of one page count nor its variants."""
     return min(len({page for page, _ in claims}), len({digest for _, digest in claims}))
+
+
+def _claims(row: rows.Row) -> bool:
+    """Tell whether an observation is a page that claims to be another one."""
+    if row["canonical"] is None or row["body"] is None:
+        return False
+    return claimed(codec.unpack_json(row["canonical"])) is not None
 
 
 def _target_place(page: Seen) -> bytes:

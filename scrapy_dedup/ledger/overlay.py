@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from scrapy_dedup.ledger import codec, decisions, relations, rows, schema
+from scrapy_dedup.ledger import canonicals, codec, decisions, relations, rows, schema
 from scrapy_dedup.ledger.decisions import Decisions, ruled, ruled_relation
 from scrapy_dedup.ledger.templates import MAX_TEMPLATE_WORDS, host_of
 from scrapy_dedup.records import ObservationRecord, RelationKind, RelationRecord, RelationState
@@ -21,18 +21,29 @@ _t = schema
 
 
 class Overlay:
-    """What lies over the observations of one state of the ledger; loaded when it is first asked for."""
+    """What lies over the observations of one state of the ledger.
 
-    def __init__(self, connection: sa.Connection) -> None:
+    Args:
+        connection: it is read in the transaction that is open on it.
+        held: all decisions, where the caller knows them; else they are read when they are first needed.
+    """
+
+    def __init__(self, connection: sa.Connection, held: Decisions | None = None) -> None:
         self._connection = connection
+        self._held = held
 
     @functools.cached_property
     def decisions(self) -> Decisions:
         """All decisions."""
-        return decisions.load(self._connection)
+        return decisions.load(self._connection) if self._held is None else self._held
 
     def observations(self, found: Sequence[rows.Row]) -> list[ObservationRecord]:
         """Return the records of rows that were joined with their job and body."""
+        records = self.new_observations(found)
+        return self._with_events(records) if self._holds_events else records
+
+    def new_observations(self, found: Sequence[rows.Row]) -> list[ObservationRecord]:
+        """Return the records of rows that nobody can have said anything about yet."""
         templates = self._templates(found)
         records = [
             ruled(
@@ -44,24 +55,31 @@ class Overlay:
             )
             for row, record in zip(found, map(stored_observation, found), strict=True)
         ]
-        return self._with_events(records)
+        return self._with_canonicals(found, records)
 
-    @functools.cached_property
-    def _kinds(self) -> frozenset[RelationKind]:
-        """Which of the kinds that lie over observations the ledger holds at all; most hold few."""
-        held = (
-            sa.select(sa.exists().where(_t.relation.c.kind == kind.value))
-            for kind in (RelationKind.SHARED_TEMPLATE, RelationKind.EVENT)
-        )
-        return frozenset(
-            kind
-            for kind, query in zip((RelationKind.SHARED_TEMPLATE, RelationKind.EVENT), held, strict=True)
-            if self._connection.execute(query).scalar()
-        )
+    def _with_canonicals(
+        self, found: Sequence[rows.Row], records: Sequence[ObservationRecord]
+    ) -> list[ObservationRecord]:
+        """State what is known of each page's claim, and the URL that it is to be cited under."""
+        claims = list(map(_claim_of, found, records))
+        held = canonicals.of_claims(self._connection, {claim for claim in claims if claim})
+        return [
+            self._with_canonical(record, held.get(claim) if claim else None)
+            for record, claim in zip(records, claims, strict=True)
+        ]
+
+    def _with_canonical(
+        self, record: ObservationRecord, relation: RelationRecord | None
+    ) -> ObservationRecord:
+        if relation is None:
+            return canonicals.with_canonical(record, None)
+        decision = self.decisions.in_force(relation.relation_id)
+        stated = canonicals.with_canonical(record, ruled_relation(relation, decision))
+        if decision is None or record.decision_id is not None:
+            return stated
+        return replace(stated, decision_id=decision.decision_id)
 
     def _templates(self, found: Sequence[rows.Row]) -> dict[tuple[str | None, str], RelationRecord]:
-        if RelationKind.SHARED_TEMPLATE not in self._kinds:
-            return {}
         short = {
             codec.unpack_body_id(row["body_id"])
             for row in found
@@ -70,10 +88,14 @@ class Overlay:
         held = relations.with_side(self._connection, RelationKind.SHARED_TEMPLATE, a=short)
         return {(relation.a, relation.b): relation for relation in held}
 
+    @functools.cached_property
+    def _holds_events(self) -> bool:
+        """Whether anybody has said of any observation what event it reports; mostly nobody has."""
+        claims = sa.exists().where(_t.relation.c.kind == RelationKind.EVENT.value)
+        return bool(self._connection.execute(sa.select(claims)).scalar())
+
     def _with_events(self, records: list[ObservationRecord]) -> list[ObservationRecord]:
         """Name the event of each observation about which all who said something say the same."""
-        if RelationKind.EVENT not in self._kinds:
-            return records
         claimed: dict[str, set[str]] = {}
         identities = [record.observation_id for record in records]
         latest = {
@@ -90,6 +112,14 @@ class Overlay:
             else record
             for record in records
         ]
+
+
+def _claim_of(row: rows.Row, record: ObservationRecord) -> canonicals.ClaimKey | None:
+    claim = canonicals.claimed(record.canonical)
+    if claim is None or row["normalized_digest"] is None:
+        return None
+    digest = codec.unpack_digest(row["normalized_digest"])
+    return codec.unescape(row["corpus"]), record.url_key, claim[1], digest
 
 
 def stored_observation(row: rows.Row) -> ObservationRecord:

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -18,12 +18,14 @@ from scrapy_dedup.errors import ConfigError, LedgerUnavailable, RecordError
 from scrapy_dedup.ledger import audit, codec, derived, engine, relations, rows, schema
 from scrapy_dedup.ledger.decisions import Overrides, ruled_relation
 from scrapy_dedup.ledger.engine import Target
+from scrapy_dedup.ledger.history import History, Scope
 from scrapy_dedup.ledger.overlay import Overlay, stored_observation, text_digest_of
-from scrapy_dedup.ledger.store import BODY_COLUMNS, BODY_JOIN
+from scrapy_dedup.ledger.store import BODY_COLUMNS, BODY_JOIN, OBSERVATION_COLUMNS, OBSERVATION_JOIN
 from scrapy_dedup.ledger.templates import host_of
 from scrapy_dedup.records import (
     AliasRecord,
     BodyRecord,
+    ChangeRecord,
     DecisionRecord,
     JobRecord,
     ObservationRecord,
@@ -43,19 +45,7 @@ MAX_SAME_TEXT = 100
 Record = TypeVar("Record")
 
 _t = schema
-_OBSERVATIONS = sa.select(
-    *_t.observation.c,
-    _t.job.c.job_id,
-    _t.job.c.spider,
-    _t.job.c.corpus,
-    _t.body.c.body_id,
-    _t.body.c.text_digest,
-    _t.body.c.word_count,
-).select_from(
-    _t.observation.join(_t.job, _t.job.c.ordinal == _t.observation.c.job).outerjoin(
-        _t.body, _t.body.c.ordinal == _t.observation.c.body
-    )
-)
+_OBSERVATIONS = sa.select(*OBSERVATION_COLUMNS).select_from(OBSERVATION_JOIN)
 _ALIASES = sa.select(*_t.alias.c, _t.job.c.job_id).select_from(
     _t.alias.join(_t.job, _t.job.c.ordinal == _t.alias.c.job)
 )
@@ -85,6 +75,15 @@ class Lookup:
     same_text_counts: Mapping[str, int]
     relations: tuple[RelationRecord, ...] = ()
     decisions: tuple[DecisionRecord, ...] = ()
+
+
+class Place(NamedTuple):
+    """Where an observation stands; ``has_text`` when it has a body."""
+
+    observation_id: str
+    corpus: str
+    url_key: str
+    has_text: bool
 
 
 class Ledger:
@@ -123,6 +122,19 @@ class Ledger:
             return cls(target)
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
             raise LedgerUnavailable(f"The ledger {target.name} cannot be read ({error}).") from error
+
+    @classmethod
+    def overrides_at(cls, url: str, corpus: str) -> Overrides:
+        """Return what a crawl has to know of the decisions; none where there is no ledger of this schema yet.
+
+        Raises:
+            LedgerError: what is there cannot be read as a ledger.
+        """
+        version = engine.probe(Target.parse(url))
+        if version is None or version < schema.SCHEMA_VERSION:
+            return Overrides()
+        with cls.open(url) as ledger:
+            return ledger.overrides(corpus)
 
     def close(self) -> None:
         """Close the connection."""
@@ -223,6 +235,30 @@ class Ledger:
         with self._reading():
             return self._overlay.decisions.overrides(corpus)
 
+    def changes(self, *, since: str | None = None, job_id: str | None = None) -> Iterator[ChangeRecord]:
+        """Iterate over what became of every URL key that was ever valid; see `ChangeRecord` for the kinds.
+
+        Compared are the jobs of one spider in one corpus: the state after a job with that of all later ones
+        taken together. Of several later observations of a key the last that proves something counts. A job
+        that has not finished counts as far as it went; what it did not visit is unknown.
+
+        Args:
+            since: the last of the earlier jobs; by default the one before the job that is compared.
+            job_id: the last of the later jobs; by default the latest of the ledger, or of the spider of
+                ``since``.
+
+        Raises:
+            LedgerUnavailable: the ledger holds no such job, or none after ``since``.
+        """
+        statement = sa.select(_t.job.c.ordinal, _t.job.c.job_id, _t.job.c.corpus, _t.job.c.spider)
+        with self._reading():
+            scope = Scope.of(list(self._stream(statement.order_by(_t.job.c.ordinal))), since, job_id)
+        return self._changes(History(self._connection, self._stream, scope))
+
+    def _changes(self, history: History) -> Iterator[ChangeRecord]:
+        with self._reading():
+            yield from history.changes()
+
     def policy_spec(self, job_id: str | None = None) -> dict[str, Any] | None:
         """Return the URL policy of a job as it was stored; by default that of the latest job."""
         statement = (
@@ -265,7 +301,7 @@ class Ledger:
         from scrapy_dedup.urls import redact  # noqa: PLC0415 - most readers never judge a URL
 
         policies = self._policies(job_id)
-        judged = {key for policy in policies for key in _keys_under(policy, url)}
+        judged = self._keys_of(url, policies)
         with self._reading():
             as_linked = self._aliases_where(
                 _t.alias.c.raw_url_digest, {codec.url_digest(linked) for linked in (url, redact(url))}
@@ -287,6 +323,17 @@ class Ledger:
                 relations=related,
                 decisions=tuple(one for one in self._overlay.decisions if one.relation_id in identities),
             )
+
+    def keys_of(self, url: str) -> frozenset[str]:
+        """Return the keys under which the jobs of the ledger may have stored a URL; see `lookup`."""
+        return frozenset(self._keys_of(url, self._all_policies))
+
+    def places(self) -> Iterator[Place]:
+        """Iterate over the places of all observations, cheaper than over the observations themselves."""
+        seen = _t.observation.c
+        columns = (_t.job.c.job_id, _t.job.c.corpus, seen.seq, seen.url_key, seen.body)
+        statement = sa.select(*columns).select_from(_t.observation.join(_t.job, _t.job.c.ordinal == seen.job))
+        return self._records(statement, _place)
 
     def job_summary(self, job_id: str) -> dict[str, int]:
         """Return counts of one job: ``observations``, distinct ``payloads`` and ``bodies``, ``aliases``."""
@@ -414,6 +461,19 @@ class Ledger:
             *filter(None, (derived.of_alias(alias, self._jobs_by_id[alias.job_id]) for alias in aliases)),
         ]
         return tuple(map(self._ruled, {relation.relation_id: relation for relation in related}.values()))
+
+    def _keys_of(self, url: str, policies: Sequence[UrlPolicy]) -> set[str]:
+        from scrapy_dedup.urls import redact  # noqa: PLC0415 - most readers never judge a URL
+
+        keys = {key for policy in policies for key in _keys_under(policy, url)}
+        with self._reading():
+            if self._overlay.decisions.touch(redact(url)):  # it may have been fetched under a key of its own
+                keys |= {redact(policy.own_key(url)) for policy in policies}
+        return keys
+
+    @functools.cached_property
+    def _all_policies(self) -> list[UrlPolicy]:
+        return self._policies(None)
 
     def _policies(self, job_id: str | None) -> list[UrlPolicy]:
         """Return the distinct policies of the ledger, the latest first; those not understood are left out."""
@@ -556,6 +616,15 @@ def _concerns(relation: RelationRecord, urls: Collection[str]) -> bool:
     if relation.kind is RelationKind.FORGOTTEN and relation.a.endswith("*"):
         return any(url.startswith(relation.a[:-1]) for url in urls)
     return relation.a in urls
+
+
+def _place(row: rows.Row) -> Place:
+    return Place(
+        codec.observation_id(codec.unescape(row["job_id"]), row["seq"]),
+        codec.unescape(row["corpus"]),
+        codec.unescape(row["url_key"]),
+        row["body"] is not None,
+    )
 
 
 def _alias(row: rows.Row) -> AliasRecord:

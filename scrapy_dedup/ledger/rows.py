@@ -149,7 +149,7 @@ def observation_record(row: Row, job_id: str, spider: str, body_id: str | None) 
         job_id=job_id,
         spider=spider,
         fetched_at=codec.from_micros(row["fetched_us"]),
-        conditions=_unpacked_conditions(row["conditions"]),
+        conditions=unpacked_conditions(row["conditions"]),
         redirect_urls=tuple(codec.unpack_json(row["redirect_urls"])),
         payload_digest=_unpacked(row["payload_digest"]),
         outcome=Outcome(row["outcome"]),
@@ -330,7 +330,8 @@ def _packed_conditions(conditions: Conditions) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _unpacked_conditions(stored: str) -> Conditions:
+def unpacked_conditions(stored: str) -> Conditions:
+    """Return the conditions of an observation row; most rows of a ledger have the same."""
     return Conditions(**codec.unpack_json(stored))
 
 

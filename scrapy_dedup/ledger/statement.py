@@ -95,5 +95,6 @@ class ListQuery:
 def _compiled(clause: sa.Insert | sa.Update | sa.Delete | sa.Select[Any], dialect: sa.Dialect) -> _Text:
     compiled = clause.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
     names = getattr(compiled, "positiontup", None)
-    constants = {name: value for name, value in compiled.params.items() if value is not None}
+    bound = {name: parameter.effective_value for name, parameter in compiled.binds.items()}
+    constants = {name: value for name, value in bound.items() if value is not None}
     return _Text(str(compiled), None if names is None else tuple(names), constants)

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from scrapy_dedup.errors import LedgerConflict, RecordError
-from scrapy_dedup.ledger import codec, engine, rows, schema, seen
+from scrapy_dedup.ledger import codec, decisions, engine, quarantine, relations, rows, schema, seen, templates
 from scrapy_dedup.ledger.aliases import HeldAliases, plan_aliases
+from scrapy_dedup.ledger.canonicals import Canonicals
 from scrapy_dedup.ledger.decide import (
     Decision,
     Earlier,
@@ -29,10 +30,14 @@ from scrapy_dedup.ledger.decide import (
     text_key,
     url_key_in_space,
 )
+from scrapy_dedup.ledger.decisions import Decisions
+from scrapy_dedup.ledger.overlay import Overlay
+from scrapy_dedup.ledger.quarantine import Shown
 from scrapy_dedup.ledger.statement import SOUGHT, Change, ListQuery
-from scrapy_dedup.records import AliasRecord, JobRecord, ObservationRecord, Text
+from scrapy_dedup.records import AliasRecord, JobRecord, Text
 
 MAX_SCATTERED_SEQS = 1_000
+_NO_BODY = {"body_id": None, "text_digest": None, "normalized_digest": None, "word_count": None}
 
 Value = TypeVar("Value")
 
@@ -43,15 +48,36 @@ _space: sa.BindParameter[int] = sa.bindparam("space", required=False)
 BODY_COLUMNS = (*_t.body.c, _t.space.c.corpus, _t.space.c.representation, _t.space.c.extractor_id)
 BODY_JOIN = _t.body.join(_t.space, _t.space.c.ordinal == _t.body.c.space)
 
+OBSERVATION_COLUMNS = (
+    *_t.observation.c,
+    _t.job.c.job_id,
+    _t.job.c.spider,
+    _t.job.c.corpus,
+    _t.body.c.body_id,
+    _t.body.c.text_digest,
+    _t.body.c.normalized_digest,
+    _t.body.c.word_count,
+)
+OBSERVATION_JOIN = _t.observation.join(_t.job, _t.job.c.ordinal == _t.observation.c.job).outerjoin(
+    _t.body, _t.body.c.ordinal == _t.observation.c.body
+)
+
 _HELD_OBSERVATIONS = (
-    sa.select(*_t.observation.c, _t.body.c.body_id, _t.body.c.text_digest)
-    .select_from(_t.observation.outerjoin(_t.body, _t.body.c.ordinal == _t.observation.c.body))
+    sa.select(*OBSERVATION_COLUMNS)
+    .select_from(OBSERVATION_JOIN)
     .where(_t.observation.c.job == _job, _t.observation.c.seq.in_(SOUGHT))
 )
 _HELD_BODIES = ListQuery(sa.select(*BODY_COLUMNS).select_from(BODY_JOIN).where(_t.body.c.body_id.in_(SOUGHT)))
 _KNOWN_BODIES = ListQuery(
-    sa.select(_t.body.c.body_id, _t.body.c.ordinal).where(_t.body.c.body_id.in_(SOUGHT))
+    sa.select(
+        _t.body.c.body_id,
+        _t.body.c.ordinal,
+        _t.body.c.text_digest,
+        _t.body.c.normalized_digest,
+        _t.body.c.word_count,
+    ).where(_t.body.c.body_id.in_(SOUGHT))
 )
+_LAST_DECISION = sa.select(sa.func.max(_t.decision.c.ordinal))
 _SAME_NORMALIZED = ListQuery(
     sa.select(_t.body.c.normalized_digest, _t.body.c.first_observation, _t.body.c.residual_digest)
     .where(_t.body.c.space == _space, _t.body.c.normalized_digest.in_(SOUGHT))
@@ -159,6 +185,9 @@ class Store:
 
     def __init__(self, job: JobRecord, spec: Mapping[str, Any], *, reuse_normalized: bool) -> None:
         self._job = job
+        self._job_columns = {
+            name: codec.escape(getattr(job, name)) for name in ("job_id", "spider", "corpus")
+        }
         self._spec = codec.pack_json(codec.jsonable(spec))
         self._reuse_normalized = reuse_normalized
         self._job_ordinal = 0
@@ -166,6 +195,9 @@ class Store:
         self._state: int | None = None
         self._last_ordinals: dict[str, int] = {}
         self._seqs = SeqsHeld()
+        self._decisions = Decisions()
+        self._last_decision = 0
+        self._canonicals = Canonicals(job.corpus, job.job_id)
 
     def open_job(self, connection: sa.Connection) -> int:
         """Insert the job, or take up a job of the same id again, and return its next free seq.
@@ -183,6 +215,7 @@ class Store:
             columns = rows.job_row(self._job) | self._policy_column() | {"ordinal": self._job_ordinal}
             connection.execute(sa.insert(_t.job), columns)
             self._seqs = SeqsHeld(0)
+            self._canonicals.open(connection, self._job_ordinal)
             return 0
         self._job_ordinal = held.ordinal
         self._resume(connection, rows.job_record(held._mapping))
@@ -190,6 +223,7 @@ class Store:
             sa.select(sa.func.max(_t.observation.c.seq)).where(_t.observation.c.job == self._job_ordinal)
         ).scalar()
         self._seqs = SeqsHeld(0 if last is None else int(last) + 1)
+        self._canonicals.open(connection, self._job_ordinal)
         return self._seqs.floor
 
     def finish_job(self, connection: sa.Connection, outcome: str, finished_at: str) -> None:
@@ -221,11 +255,22 @@ class Store:
         may_be_held = [one for one in batch if self._seqs.may_hold(one.sighting.observation.seq)]
         results: dict[int, Recorded | LedgerConflict] = dict(self._replays(connection, may_be_held))
         fresh = [one for one in batch if one.sighting.observation.seq not in results]
-        if fresh:
-            results.update(self._write_fresh(connection, fresh))
         if notes:
             self._write_aliases(connection, notes)
+        if fresh:
+            results.update(self._write_fresh(connection, fresh, notes))
+        elif notes:
+            self._canonicals.learn(connection, (), notes)
         return [results[one.sighting.observation.seq] for one in batch]
+
+    @property
+    def has_due(self) -> bool:
+        """Whether canonical claims are to be judged whose turn has not come yet."""
+        return self._canonicals.any_due
+
+    def judge_due(self, connection: sa.Connection) -> None:
+        """Judge some of the claims that are due."""
+        self._canonicals.judge_due(connection)
 
     def add_links(self, connection: sa.Connection, links: Mapping[int, str]) -> None:
         """Add the links of observations that this job has recorded, by seq."""
@@ -278,7 +323,14 @@ class Store:
         if state is None or state != self._state:
             self._last_ordinals.clear()
             self._seqs = SeqsHeld(None)
+            self._load_decisions(connection)
         self._state = state
+
+    def _load_decisions(self, connection: sa.Connection) -> None:
+        """Read the decisions again if there are new ones; they are only ever appended."""
+        last = int(connection.execute(_LAST_DECISION).scalar() or 0)
+        if last != self._last_decision:
+            self._decisions, self._last_decision = decisions.load(connection), last
 
     def _take_ordinals(self, connection: sa.Connection, table: sa.Table, count: int) -> int:
         """Return the first of ``count`` free ordinals of a table, and count them as used."""
@@ -313,18 +365,18 @@ class Store:
         if held["body_id"] is not None:
             (row,) = _HELD_BODIES.rows(connection, [held["body_id"]])
             body = rows.body_record(row)
-        return Recorded(self._observation(held, body.body_id if body else None), body, body_is_new=False)
+        (observation,) = Overlay(connection, self._decisions).observations([held])
+        return Recorded(observation, body, body_is_new=False)
 
-    def _observation(self, row: rows.Row, body_id: str | None) -> ObservationRecord:
-        return rows.observation_record(row, self._job.job_id, self._job.spider, body_id)
-
-    def _write_fresh(self, connection: sa.Connection, fresh: Sequence[Prepared]) -> dict[int, Recorded]:
-        known, ordinals = self._load_known(connection, fresh)
+    def _write_fresh(
+        self, connection: sa.Connection, fresh: Sequence[Prepared], notes: Sequence[AliasRecord]
+    ) -> dict[int, Recorded]:
+        known, ordinals, untransferred = self._load_known(connection, fresh)
         links = seen.keep_links(connection, [one.sighting.links for one in fresh if one.sighting.links])
         next_observation = self._take_ordinals(connection, _t.observation, len(fresh))
         bodies: list[dict[str, Any]] = []
         observations: list[dict[str, Any]] = []
-        results: dict[int, Recorded] = {}
+        made: list[Decision] = []
         for one in fresh:
             decision = decide(one.sighting, known, reuse_normalized=self._reuse_normalized)
             known.learn(one.sighting, decision)
@@ -336,17 +388,56 @@ class Store:
             row["links"] = links.get(one.sighting.links or "")
             row["ordinal"] = next_observation + len(observations)
             observations.append(row)
-            results[row["seq"]] = self._recorded(row, decision)
+            made.append(decision)
         if bodies:
             _INSERT_BODY.run(connection, bodies)
         _INSERT_OBSERVATION.run(connection, observations)
-        self._seqs.add(results)
-        return results
+        self._quarantine(connection, observations, made, ordinals)
+        self._canonicals.learn(connection, observations, notes)
+        self._seqs.add(row["seq"] for row in observations)
+        joined = [self._joined(row, one, untransferred) for row, one in zip(observations, made, strict=True)]
+        records = Overlay(connection, self._decisions).new_observations(joined)
+        return {
+            record.seq: Recorded(record, one.body.record if one.body else None, one.body_is_new)
+            for record, one in zip(records, made, strict=True)
+        }
 
-    def _recorded(self, row: rows.Row, decision: Decision) -> Recorded:
-        body = decision.body.record if decision.body else None
-        body_id = body.body_id if body else decision.known_body_id
-        return Recorded(self._observation(row, body_id), body, decision.body_is_new)
+    def _joined(
+        self, row: rows.Row, decision: Decision, untransferred: Mapping[str, rows.Row]
+    ) -> dict[str, Any]:
+        """Return a row as it would come joined with its job and body."""
+        joined = {**row, **self._job_columns, **_NO_BODY}
+        if decision.known_body_id is not None:
+            joined |= untransferred[decision.known_body_id]
+        elif decision.body is not None:
+            record = decision.body.record
+            joined["body_id"] = codec.pack_id(record.body_id)
+            joined["text_digest"] = codec.pack_digest(record.text_digest)
+            joined["normalized_digest"] = codec.pack_digest(record.normalized_digest)
+            joined["word_count"] = record.word_count
+        return joined
+
+    def _quarantine(
+        self,
+        connection: sa.Connection,
+        observations: Sequence[rows.Row],
+        made: Sequence[Decision],
+        ordinals: Mapping[str, int],
+    ) -> None:
+        """Store which of the texts that were seen again their host shows everywhere."""
+        shown = [
+            Shown(
+                body=one.body.record,
+                ordinal=ordinals[one.body.record.body_id],
+                host=templates.host_of(codec.unescape(row["url_key"])),
+                at=codec.from_micros(row["fetched_us"]),
+            )
+            for row, one in zip(observations, made, strict=True)
+            if one.body is not None and not one.body_is_new and templates.is_short(one.body.record)
+        ]
+        if shown:
+            found = quarantine.new_templates(connection, shown, job_id=self._job.job_id)
+            relations.insert(connection, found, job=self._job_ordinal)
 
     def _body_row(self, connection: sa.Connection, held: HeldBody, ordinal: int) -> dict[str, Any]:
         row = rows.body_row(held.record, held.residual_digest)
@@ -373,26 +464,26 @@ class Store:
 
     def _load_known(
         self, connection: sa.Connection, fresh: Sequence[Prepared]
-    ) -> tuple[Known, dict[str, int]]:
+    ) -> tuple[Known, dict[str, int], dict[str, rows.Row]]:
+        """Return what is known, the ordinals of bodies, and the bodies of pages that were not transferred."""
         known = Known(self._job.corpus)
         ordinals: dict[str, int] = {}
         sightings = [one.sighting for one in fresh if one.sighting.text is not None]
         self._load_bodies(connection, known, ordinals, [text for one in sightings if (text := one.text)])
         pages = [page for one in fresh if (page := one.sighting.known) and page.body_id]
-        self._load_known_bodies(connection, ordinals, [page.body_id for page in pages if page.body_id])
+        untransferred = self._known_bodies(connection, [page.body_id for page in pages if page.body_id])
+        ordinals |= {body_id: row["ordinal"] for body_id, row in untransferred.items()}
         unknown = [one for one in sightings if one.text and text_key(one.text) not in known.bodies]
         for (representation, extractor_id), group in _grouped(unknown, _space_of).items():
             space = self._space(connection, representation, extractor_id)
             self._load_normalized(connection, known, space, group)
             self._load_latest(connection, known, space, group)
-        return known, ordinals
+        return known, ordinals, untransferred
 
-    def _load_known_bodies(
-        self, connection: sa.Connection, ordinals: dict[str, int], body_ids: Iterable[str]
-    ) -> None:
-        sought = {codec.pack_id(body_id): body_id for body_id in body_ids}
-        for row in _KNOWN_BODIES.rows(connection, sought):
-            ordinals[sought[bytes(row["body_id"])]] = row["ordinal"]
+    def _known_bodies(self, connection: sa.Connection, body_ids: Iterable[str]) -> dict[str, rows.Row]:
+        sought = {codec.pack_id(body_id) for body_id in body_ids}
+        found = _KNOWN_BODIES.rows(connection, sought)
+        return {codec.unpack_body_id(row["body_id"]): row for row in found}
 
     def _load_bodies(
         self, connection: sa.Connection, known: Known, ordinals: dict[str, int], texts: Iterable[Text]

@@ -31,6 +31,11 @@ POLICY = "shared-template-1"
 _INDEX_FILE = re.compile(r"/(?:index|default)\.[a-z]{3,5}$", re.IGNORECASE)
 
 
+def is_short(body: BodyRecord) -> bool:
+    """Tell whether a text is short enough to be a template."""
+    return body.word_count <= MAX_TEMPLATE_WORDS
+
+
 def host_of(url_key: str) -> str:
     """Return the host of a URL key, with its port where it has one; an empty string for a key without.
 

@@ -43,6 +43,9 @@ MAX_PENDING_NOTES = 50_000
 """Distinct notes that wait with their URLs, some 30 MB; further ones are only counted."""
 
 NOTE_DELAY_S = 1.0
+DUE_S = 30.0
+"""How long the end of a job may take to judge claims that are due; the rest waits for the next job."""
+
 FINISH_TIMEOUT_S = 60.0 + WAIT_S
 """Longer than the last commit may wait for its turn, whose error says better what is wrong."""
 
@@ -299,6 +302,10 @@ class LedgerWriter:
             question.future.set_result(answer)
 
     def _finish(self) -> None:
+        deadline = time.monotonic() + DUE_S
+        while self._store.has_due and time.monotonic() < deadline:
+            with self._live_session().transaction() as connection:
+                self._store.judge_due(connection)
         with self._live_session().transaction() as connection:
             self._store.finish_job(connection, self._outcome or "finished", _now())
 
