@@ -46,5 +46,9 @@ class LedgerConflict(LedgerError):
     """The ledger already holds another record under this identity."""
 
 
+class IndexDamaged(DedupError):
+    """The index of fingerprints cannot be used; it is derived from the ledger and can be made anew."""
+
+
 class RecordError(DedupError):
     """A record does not have the form that its schema asks for."""

@@ -5,8 +5,8 @@ one of these with a probability equal to the Jaccard similarity of their sets of
 the share of agreeing values estimates it with a standard error of at most ``0.5 / sqrt(128) = 0.044``.
 
 Why these functions and not those of a library: stored values must stay comparable for years, and two
-widely used libraries changed theirs in 2026. Here function ``i`` is ``(A[i] * x + B[i]) mod 2**32`` with odd ``A[i]``, a
-bijection of 32-bit numbers, where ``x`` is the upper half of a shingle's mixed 64-bit hash; ``A`` and ``B``
+libraries that many use changed theirs in 2026. Function ``i`` is ``(A[i] * x + B[i]) mod 2**32`` with an odd
+``A[i]``, a bijection of 32-bit numbers; ``x`` is the upper half of a shingle's mixed hash; ``A`` and ``B``
 are BLAKE2b digests of a name. The values have the form that datasketch holds: `as_datasketch` makes its
 ``MinHash`` of them, which goes into ``MinHashLSH`` with any of its storages. They are not the values that
 datasketch would compute from the same text, so a set of signatures must come from one of the two.
