@@ -16,9 +16,15 @@ from scrapy_dedup.crawl.downloader_middleware import DedupDownloaderMiddleware
 from scrapy_dedup.crawl.exporters import EXPORTERS, FILTERS, default_feeds
 from scrapy_dedup.crawl.extension import DedupExtension
 from scrapy_dedup.crawl.fingerprinter import Fingerprinter
+from scrapy_dedup.crawl.freshness import Freshness
+from scrapy_dedup.crawl.links import OutLinks
 from scrapy_dedup.crawl.pages import Pages
 from scrapy_dedup.crawl.pipeline import DedupPipeline
-from scrapy_dedup.crawl.spider_middleware import DedupPageMiddleware, DedupSpiderMiddleware
+from scrapy_dedup.crawl.spider_middleware import (
+    DedupLinkMiddleware,
+    DedupPageMiddleware,
+    DedupSpiderMiddleware,
+)
 from scrapy_dedup.crawl.suite import Suite
 from scrapy_dedup.crawl.variants import Variants
 from scrapy_dedup.errors import ConfigError, LedgerError
@@ -30,6 +36,11 @@ if TYPE_CHECKING:
 
 # Component setting, class, order, and why that order.
 COMPONENTS: tuple[tuple[str, type, int], ...] = (
+    (
+        "SPIDER_MIDDLEWARES",
+        DedupLinkMiddleware,
+        1000,
+    ),  # what callbacks yield, before Depth (900) acts
     ("SPIDER_MIDDLEWARES", DedupSpiderMiddleware, 850),  # before UrlLength (800) judges the cleaned URL
     ("SPIDER_MIDDLEWARES", DedupPageMiddleware, 10),  # sees what the user's middlewares (543) leave
     (
@@ -71,6 +82,8 @@ class Addon:
             return
         suite = Suite(self.crawler, config, Ledger.overrides_at(config.ledger_url, config.corpus))
         suite.pages = Pages(suite)
+        suite.links = OutLinks(self.crawler)
+        suite.freshness = Freshness(suite)
         suite.variants = Variants(suite)
         suite.attach()
         suite.users_fingerprinter = settings["REQUEST_FINGERPRINTER_CLASS"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,7 +25,8 @@ from scrapy_dedup.crawl.items import PageItem, PageRow
 from scrapy_dedup.crawl.overrides import judged
 from scrapy_dedup.crawl.requests import chain_of, first_url, is_governed, linked_url, referrer_of
 from scrapy_dedup.crawl.suite import Suite, utc_now
-from scrapy_dedup.ledger import Recorded, Sighting, observation_id
+from scrapy_dedup.ledger import KnownPage, Recorded, Sighting, observation_id
+from scrapy_dedup.ledger.seen import SeenPage
 from scrapy_dedup.records import Conditions, ObservationRecord, Outcome, Recovery, Validity
 from scrapy_dedup.urls import redact
 
@@ -100,7 +102,7 @@ class Pages:
         delivered = self._delivered.get(response, response)
         recording = self._recorded.get(delivered)
         if recording is None:
-            recording = asyncio.ensure_future(self._record(response, said))
+            recording = asyncio.ensure_future(self._record(response, said, delivered))
             self._recorded[delivered] = recording
         # A caller that gives up must not take the recording of the page with it.
         return await asyncio.shield(recording)
@@ -113,7 +115,7 @@ class Pages:
         self._suite.stats.inc_value(names.PAGES_AUTO)
         self.export(recorded)
 
-    async def _record(self, response: Response, said: SpidersView) -> Recorded:
+    async def _record(self, response: Response, said: SpidersView, delivered: Response) -> Recorded:
         suite = self._suite
         suite.stats.inc_value(names.PAGES_FETCHED)
         extraction = await self._extract(response)
@@ -135,10 +137,14 @@ class Pages:
                 suite.variants.key_failed(request)
             else:
                 suite.variants.key_succeeded(request)
+        links = suite.links.of(delivered)
+        if links is None:
+            suite.links.when_known(delivered, functools.partial(suite.writer.add_links, observation.seq))
         return await suite.record(
             Sighting(
                 observation,
                 text,
+                links=links,
                 url_valid=suite.decide(response.url).reason not in UNSENDABLE,
                 key_reason=FACET_BY_REDIRECT if suite.urls.shows_facets(response.url) else None,
             )
@@ -191,6 +197,30 @@ class Pages:
             )
         self._suite.stats.inc_value(names.FAILURES)
         self.export(await self._suite.record(Sighting(observation, None)))
+
+    async def record_skip(
+        self, request: Request, page: SeenPage, *, reason: str, conditions: Conditions
+    ) -> None:
+        """Record that a request is not made because its page is known.
+
+        Args:
+            request: the one that would fetch the page.
+            page: what is known of it; behind a redirect it has another key.
+            reason: why it is not fetched, such as ``fresh``.
+            conditions: those under which it would have been fetched.
+        """
+        known = page.observation
+        observation = replace(
+            await self._observe(request, outcome=Outcome.SKIPPED),
+            url=known.url,
+            url_key=known.url_key,
+            conditions=conditions,
+        )
+        self.export(
+            await self._suite.record(
+                Sighting(observation, None, known=KnownPage(reason, known.observation_id, known.body_id))
+            )
+        )
 
     async def _observe(
         self,

@@ -14,6 +14,7 @@ from scrapy.http import Response
 
 from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.items import PageItem
+from scrapy_dedup.crawl.links import UnfetchedPage
 from scrapy_dedup.crawl.requests import (
     LINKED,
     forget_inherited_hops,
@@ -80,8 +81,33 @@ class DedupSpiderMiddleware:
         return with_url(entry, decision.fetch_url, meta=meta)
 
 
+class DedupLinkMiddleware:
+    """Takes down what callbacks yield, for the crawls that skip their pages."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._suite = Suite.of(crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make the middleware, as Scrapy does for each crawler."""
+        return cls(crawler)
+
+    async def process_spider_output(
+        self, response: Response, result: AsyncIterator[Any]
+    ) -> AsyncIterator[Any]:
+        """Take down the requests of a callback as it yields them."""
+        if self._suite.is_crawl:
+            result = self._suite.links.yielded(response, result)
+        async for entry in result:
+            yield entry
+
+    def process_spider_exception(self, response: Response, exception: Exception) -> None:  # noqa: ARG002
+        """Take note that a callback failed, even when a middleware of the user handles that."""
+        self._suite.links.failed(response)
+
+
 class DedupPageMiddleware:
-    """Records the responses that reach callbacks, and remembers the keys of start requests."""
+    """Records the responses that reach callbacks, skips fresh pages, remembers the keys of start requests."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._suite = Suite.of(crawler)
@@ -98,6 +124,8 @@ class DedupPageMiddleware:
                 make_holder(entry)
                 fingerprint = self._suite.crawler.request_fingerprinter.fingerprint(entry)
                 self._suite.start_fingerprints.add(fingerprint)
+            if isinstance(entry, Request):
+                self._suite.freshness.will_fetch(entry)
             yield entry
 
     async def process_spider_output(
@@ -105,8 +133,9 @@ class DedupPageMiddleware:
     ) -> AsyncIterator[Any]:
         """Record the response of a callback, unless an item does it."""
         has_item = False
+        entries = self._suite.freshness.sifted(response, self._suite.links.left(response, result))
         try:
-            async for entry in result:
+            async for entry in entries:
                 if isinstance(entry, PageItem) and self._suite.pages.stands_for(entry, response):
                     has_item = True
                 yield entry
@@ -128,5 +157,7 @@ class DedupPageMiddleware:
 
     def _is_wanted(self, response: Response) -> bool:
         if response.request is None or not is_observed(response.request) or not self._suite.is_crawl:
+            return False
+        if isinstance(response, UnfetchedPage):
             return False
         return self._suite.config.auto_pages and self._suite.pages.reaches_callback(response)

@@ -11,7 +11,7 @@ import datetime as dt
 import functools
 import logging
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from scrapy_dedup.crawl.overrides import Urls
 from scrapy_dedup.crawl.requests import referrer_of
 from scrapy_dedup.errors import LedgerError
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Overrides, Recorded, Sighting
+from scrapy_dedup.ledger.seen import PageQuestion, SeenPage
 from scrapy_dedup.records import AliasRecord, JobRecord
 from scrapy_dedup.urls import UrlDecision, redact
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
 
+    from scrapy_dedup.crawl.freshness import Freshness
+    from scrapy_dedup.crawl.links import OutLinks
     from scrapy_dedup.crawl.pages import Pages
     from scrapy_dedup.crawl.variants import Variants
 
@@ -58,6 +61,8 @@ class Suite:
         users_fingerprinter: the fingerprinter class that was configured before ours.
         start_fingerprints: of the start requests, which Scrapy does not remember.
         pages: records responses and failures.
+        links: what the callbacks yield.
+        freshness: skips what was fetched not long ago.
         variants: gives suppressed URLs their turn.
         is_crawl: whether this is a crawl, and not a command that looks at a page: shell, fetch, view, parse,
             check.
@@ -74,6 +79,8 @@ class Suite:
         self.users_fingerprinter: Any = None
         self.start_fingerprints = DigestTable()
         self.pages: Pages
+        self.links: OutLinks
+        self.freshness: Freshness
         self.variants: Variants
         self.pool = ExtractionPool(
             config.extract, workers=config.workers, time_limit_s=config.extract_timeout_s
@@ -244,6 +251,14 @@ class Suite:
             return []
         with Ledger.open(self.config.ledger_url) as ledger:
             return list(ledger.failed_urls(job_id))
+
+    async def latest_pages(self, asked: Sequence[PageQuestion]) -> list[SeenPage | None]:
+        """Return what was last seen of pages.
+
+        Raises:
+            LedgerError: when the ledger failed.
+        """
+        return await asyncio.wrap_future(self.writer.latest_pages(asked))
 
     async def record(self, sighting: Sighting) -> Recorded:
         """Commit an observation; return once it is durable.

@@ -344,7 +344,9 @@ class Ledger:
             "payloads": sa.select(sa.func.count(seen.payload_digest.distinct())).where(
                 seen.job == job, seen.validity == "valid"
             ),
-            "bodies": sa.select(sa.func.count(seen.body.distinct())).where(seen.job == job),
+            "bodies": sa.select(sa.func.count(seen.body.distinct())).where(
+                seen.job == job, seen.outcome != "skipped"
+            ),
             "aliases": _count(_t.alias, _t.alias.c.job == job, _t.alias.c.raw_url_digest != b""),
         }
         return self._counted(counted)
