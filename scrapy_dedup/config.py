@@ -114,6 +114,15 @@ def _matching(pattern: re.Pattern[str], hint: str) -> Callable[[Any], str]:
     return read
 
 
+def _one_of(*choices: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in choices:
+            raise ValueError(f"is {value!r}; use {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}")
+        return str(value)
+
+    return read
+
+
 def _job_id(value: Any) -> str | None:
     if value is None:
         return None
@@ -232,6 +241,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Asks the server whether a known page changed (ETag, Last-Modified), and follows its links if not.",
     ),
     Setting(
+        "DEDUP_CANONICAL",
+        "canonical",
+        "record",
+        _one_of("record", "fetch", "skip"),
+        "'record' canonicals, 'fetch' also what they name, 'skip' also pages whose canonical is fresh.",
+    ),
+    Setting(
         "DEDUP_CRAWL_DELAY",
         "crawl_delay",
         True,
@@ -262,6 +278,7 @@ class Config:
     auto_pages: bool
     freshness_s: float | None
     conditional: bool
+    canonical: str
     crawl_delay: bool
     policy: UrlPolicy
     settings_digest: str
@@ -284,6 +301,10 @@ class Config:
                 values[row.field] = row.read(settings.get(row.name, row.default))
             except ValueError as error:
                 problems.append(f"{row.name} {error}")
+        if values.get("canonical") == "skip" and values.get("freshness_s", 0) is None:
+            problems.append(
+                "DEDUP_CANONICAL is 'skip', but DEDUP_FRESHNESS is off; set how long a target is fresh"
+            )
         policy = None
         if "policy_source" in values and "hosts" in values:
             try:
@@ -338,6 +359,7 @@ def _settings_digest(values: Mapping[str, Any], policy: UrlPolicy) -> str:
         "auto_pages": values["auto_pages"],
         "freshness_s": values["freshness_s"],
         "conditional": values["conditional"],
+        "canonical": values["canonical"],
     }
     canonical = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return "sha256:" + hashlib.sha256(canonical.encode("ascii")).hexdigest()

@@ -92,3 +92,24 @@ def test_freshness_is_a_length_of_time(tmp_path, value, seconds):
 def test_a_wrong_freshness_says_how_to_write_it(tmp_path, value):
     with pytest.raises(ConfigError, match=r"DEDUP_FRESHNESS is .*'7d', '12h', '30m'"):
         Config.from_settings({"DEDUP_FRESHNESS": value}, base_dir=tmp_path)
+
+
+@pytest.mark.parametrize("value", ["", "Fetch", None, True, ["fetch"]])
+def test_a_wrong_use_of_canonicals_names_the_right_ones(tmp_path, value):
+    with pytest.raises(ConfigError, match=r"DEDUP_CANONICAL is .*use 'record', 'fetch' or 'skip'"):
+        Config.from_settings({"DEDUP_CANONICAL": value}, base_dir=tmp_path)
+
+
+def test_skipping_by_canonicals_needs_a_freshness(tmp_path):
+    with pytest.raises(ConfigError, match="DEDUP_FRESHNESS is off"):
+        Config.from_settings({"DEDUP_CANONICAL": "skip"}, base_dir=tmp_path)
+    skipping = {"DEDUP_CANONICAL": "skip", "DEDUP_FRESHNESS": "7d"}
+    assert Config.from_settings(skipping, base_dir=tmp_path).canonical == "skip"
+
+
+def test_what_is_fetched_for_canonicals_is_part_of_the_identity_of_the_settings(tmp_path):
+    digests = {
+        Config.from_settings({"DEDUP_CANONICAL": value}, base_dir=tmp_path).settings_digest
+        for value in ("record", "fetch")
+    }
+    assert len(digests) == 2

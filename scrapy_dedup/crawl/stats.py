@@ -20,6 +20,7 @@ PAGES_ITEMS = "dedup/pages/items"
 PAGES_BY_VALIDITY = "dedup/pages/validity/"
 PAGES_BY_ACTION = "dedup/pages/action/"
 PAGES_BY_REASON = "dedup/pages/reason/"
+CANONICALS_REQUESTED = "dedup/canonical/requested"
 LINKS_UNSTORABLE = "dedup/links/unstorable/"
 FAILURES = "dedup/failures"
 EXTRACTIONS = "dedup/extract/extractions"
@@ -51,6 +52,7 @@ STATS: dict[str, str] = {
     PAGES_BY_VALIDITY: "Pages for each state of validity.",
     PAGES_BY_ACTION: "Pages for each action: keep, reuse, review, none.",
     PAGES_BY_REASON: "Pages for each reason of their action.",
+    CANONICALS_REQUESTED: "Requests for what pages declare to be their canonical, with DEDUP_CANONICAL.",
     LINKS_UNSTORABLE: "Pages whose links cannot be stored, for each reason; they are never skipped.",
     FAILURES: "Requests that ended without a page and were recorded as failures.",
     EXTRACTIONS: "Payloads whose text was extracted.",

@@ -72,6 +72,7 @@ _LATEST = ListQuery(
         _t.body.c.language,
         _t.body.c.char_count,
         _t.body.c.normalized_digest,
+        _t.body.c.residual_digest.label("body_residual_digest"),
     )
     .select_from(_t.observation.outerjoin(_t.body, _t.body.c.ordinal == _seen.body))
     .where(_seen.ordinal.in_(_LATEST_ORDINALS))
@@ -491,7 +492,9 @@ def _seen_of(row: rows.Row) -> Seen | None:
     problem = _problem(row)
     if problem == "":
         return None
-    residual, normalized = row["residual_digest"], row["normalized_digest"]
+    is_unchanged = row["outcome"] == Outcome.NOT_MODIFIED.value  # such a one states nothing of its own
+    residual = row["body_residual_digest"] if is_unchanged else row["residual_digest"]
+    normalized = row["normalized_digest"]
     return Seen(
         key=bytes(row["url_key_digest"]),
         url_key=codec.unescape(row["url_key"]),
