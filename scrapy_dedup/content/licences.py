@@ -14,14 +14,15 @@ import re
 
 # Licences that pages state, by identifier. Any of them may be stated by its identifier, in any case.
 _IDENTIFIERS = (  # noqa: SIM905
-    "0BSD AGPL-3.0-only AGPL-3.0-or-later Apache-1.1 Apache-2.0 Artistic-2.0 BSD-2-Clause BSD-3-Clause BSL-1.0"
-    " CC-PDDC CC-PDM-1.0 CC-SA-1.0 CC0-1.0 CDLA-Permissive-1.0 CDLA-Permissive-2.0 CDLA-Sharing-1.0"
-    " CERN-OHL-P-2.0 CERN-OHL-S-2.0 CERN-OHL-W-2.0 DL-DE-BY-2.0 DL-DE-ZERO-2.0 EPL-1.0 EPL-2.0 EUPL-1.1"
-    " EUPL-1.2 GFDL-1.1-only GFDL-1.1-or-later GFDL-1.2-only GFDL-1.2-or-later GFDL-1.3-only GFDL-1.3-or-later"
-    " GPL-1.0-only GPL-1.0-or-later GPL-2.0-only GPL-2.0-or-later GPL-3.0-only GPL-3.0-or-later ISC LAL-1.3"
-    " LGPL-2.0-only LGPL-2.0-or-later LGPL-2.1-only LGPL-2.1-or-later LGPL-3.0-only LGPL-3.0-or-later MIT MIT-0"
-    " MPL-1.1 MPL-2.0 NLOD-1.0 NLOD-2.0 O-UDA-1.0 ODbL-1.0 ODC-By-1.0 OFL-1.1 OGL-Canada-2.0 OGL-UK-1.0"
-    " OGL-UK-2.0 OGL-UK-3.0 PDDL-1.0 PSF-2.0 Unlicense WTFPL Zlib etalab-2.0"
+    "0BSD AGPL-3.0-only AGPL-3.0-or-later Apache-1.1 Apache-2.0 Artistic-2.0 BSD-2-Clause BSD-3-Clause"
+    " BSL-1.0 CC-PDDC CC-PDM-1.0 CC-SA-1.0 CC0-1.0 CDLA-Permissive-1.0 CDLA-Permissive-2.0"
+    " CDLA-Sharing-1.0 CERN-OHL-P-2.0 CERN-OHL-S-2.0 CERN-OHL-W-2.0 DL-DE-BY-2.0 DL-DE-ZERO-2.0 EPL-1.0"
+    " EPL-2.0 EUPL-1.1 EUPL-1.2 GFDL-1.1-only GFDL-1.1-or-later GFDL-1.2-only GFDL-1.2-or-later"
+    " GFDL-1.3-only GFDL-1.3-or-later GPL-1.0-only GPL-1.0-or-later GPL-2.0-only GPL-2.0-or-later"
+    " GPL-3.0-only GPL-3.0-or-later ISC LAL-1.3 LGPL-2.0-only LGPL-2.0-or-later LGPL-2.1-only"
+    " LGPL-2.1-or-later LGPL-3.0-only LGPL-3.0-or-later MIT MIT-0 MPL-1.1 MPL-2.0 NLOD-1.0 NLOD-2.0"
+    " O-UDA-1.0 ODbL-1.0 ODC-By-1.0 OFL-1.1 OGL-Canada-2.0 OGL-UK-1.0 OGL-UK-2.0 OGL-UK-3.0 PDDL-1.0"
+    " PSF-2.0 Unlicense WTFPL Zlib etalab-2.0"
 ).split()
 
 # Versions and ports of the Creative Commons licences that have an identifier; other ports have none.
@@ -50,8 +51,8 @@ _NAMES = {
     "cc0 1.0": "CC0-1.0",
     "cc0 1.0 universal": "CC0-1.0",
     "creative commons zero v1.0 universal": "CC0-1.0",
-    "data licence germany – attribution – version 2.0": "DL-DE-BY-2.0",
-    "data licence germany – zero – version 2.0": "DL-DE-ZERO-2.0",
+    "data licence germany – attribution – version 2.0": "DL-DE-BY-2.0",  # noqa: RUF001
+    "data licence germany – zero – version 2.0": "DL-DE-ZERO-2.0",  # noqa: RUF001
     "eclipse public license 2.0": "EPL-2.0",
     "mit no attribution": "MIT-0",
     "mozilla public license 2.0": "MPL-2.0",
@@ -117,6 +118,9 @@ _CC_SHORT = re.compile(
 )
 _CC_LONG = re.compile(rf"creative commons (?P<terms>attribution[a-z -]*?) v?(?P<version>\d\.\d){_UNPORTED}")
 _CC_BOTH = re.compile(r"(?P<name>creative commons .+) \((?P<short>cc[ -][^()]+)\)")
+_SPLIT_TERMS = re.compile(
+    r"(?<=non)[ -](?=commercial)|(?<=no)[ -](?=deriv)|(?<=derivative)[ -](?=works)|(?<=share)[ -](?=alike)"
+)
 _CC_TERMS = {
     "attribution": "by",
     "noncommercial": "nc",
@@ -204,8 +208,5 @@ def _code_of(terms: str) -> str:
     >>> _code_of("attribution-noncommercial-share alike")
     'by-nc-sa'
     """
-    joined = re.sub(
-        r"(non|no|share|derivative)[ -](commercial|derivatives?|derivs|alike|works)", r"\1\2", terms
-    )
-    joined = re.sub(r"(noderivative)[ -](works)", r"\1\2", joined)
+    joined = _SPLIT_TERMS.sub("", terms)
     return "-".join(_CC_TERMS.get(term, term) for term in re.split(r"[ -]+", joined))
