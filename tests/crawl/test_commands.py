@@ -220,7 +220,12 @@ def test_every_subcommand_has_help(row, dedup):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "a subcommand is needed: explain, stats, check, export"),
+        ([], "a subcommand is needed: explain, stats, check, export, decide, undo, forget, events"),
+        (["decide", "rel1-01234567"], "required: action"),
+        (["decide", "rel1-01234567", "merge"], "invalid choice: 'merge'"),
+        (["undo"], "required: RELATION_ID|DECISION_ID"),
+        (["forget"], "required: URL|PREFIX*"),
+        (["events"], "required: FILE"),
         (["nosuch"], "invalid choice: 'nosuch'"),
         (["stats", "--nosuch"], "unrecognized arguments: --nosuch"),
         (["explain"], "required: URL"),
@@ -231,6 +236,11 @@ def test_every_subcommand_has_help(row, dedup):
         "no subcommand",
         "unknown subcommand",
         "unknown option",
+        "no action",
+        "unknown action",
+        "nothing to undo",
+        "nothing to forget",
+        "no file",
         "no URL",
         "broken setting",
         "unknown spider",
@@ -255,7 +265,18 @@ def test_the_command_costs_other_commands_no_import_of_the_suite():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["stats"], ["explain", SHOP], ["export"], ["check"]], ids=lambda a: a[0]
+    "arguments",
+    [
+        ["stats"],
+        ["explain", SHOP],
+        ["export"],
+        ["check"],
+        ["decide", "rel1-0123456789abcdef", "same"],
+        ["undo", "dec1-0123456789abcdef"],
+        ["forget", SHOP],
+        ["forget", "https://shop.example/*"],
+    ],
+    ids=" ".join,
 )
 @pytest.mark.parametrize("kind", ["missing", "no ledger", "folder"])
 def test_a_ledger_that_cannot_be_read_is_one_message_and_stays_as_it_is(kind, arguments, dedup, tmp_path):
@@ -377,7 +398,7 @@ def test_explain_of_a_text_seen_everywhere_counts_the_rest(dedup, tmp_path, monk
         writer.record(Sighting(seen, text_of(PROSE))).result(timeout=20)
     writer.finish("finished")
     told = dedup("explain", f"{MIRROR}/4", "--ledger", path).out
-    assert told.count("one#") == 3  # the observation itself, and two places of its text
+    assert told.count("one#") == 4  # the observation, what it is compared with, and two places of its text
     assert "and 3 more" in told
     found = json.loads(dedup("explain", f"{MIRROR}/4", "--json", "--ledger", path).out)
     assert len(found["same_text"]) == 2
@@ -537,6 +558,8 @@ def test_export_of_one_job_holds_the_bodies_that_it_brought(filled, dedup, tmp_p
         "observations.jsonl": 1,
         "bodies.jsonl": 0,
         "aliases.jsonl": 0,
+        "relations.jsonl": 1,
+        "decisions.jsonl": 0,
     }
 
 
@@ -594,7 +617,7 @@ def test_an_export_during_a_crawl_shows_one_state(tmp_path):
         export(ledger, tmp_path / "out")
     writer.finish("finished")
     found = exported(tmp_path / "out")
-    assert len(pages) == 4
+    assert len(pages) == 6
     bodies = {row["body_id"] for row in found["bodies.jsonl"]}
     assert {row["body_id"] for row in found["observations.jsonl"]} - {None} == bodies
     assert {row["job_id"] for row in found["observations.jsonl"]} <= {

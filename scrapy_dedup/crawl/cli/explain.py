@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from scrapy_dedup.crawl.cli.context import Context
@@ -21,9 +22,9 @@ from scrapy_dedup.records import (
     RelationRecord,
     to_dict,
 )
-from scrapy_dedup.urls import Change, UrlDecision, Verdict
+from scrapy_dedup.urls import Change, UrlDecision, Verdict, redact
 
-MAX_ALIASES_TOLD = 20
+MAX_ALIASES_TOLD = 10
 MAX_RELATIONS_TOLD = 20
 
 # These stand beside the aliases that they come from.
@@ -80,9 +81,10 @@ def sections(context: Context, found: Lookup) -> Iterator[str]:
     held = _held(found)
     yield columns(_decision_rows(found.decision))
     yield _block(f"Key held by {_counted(found.observations, 'observation')}", map(_seen, found.observations))
+    aliases = _over_jobs(found)
     yield _block(
-        f"Known under {_counted(found.aliases, 'alias', 'aliases')}",
-        _first(found.aliases, MAX_ALIASES_TOLD, _alias_teller(context, found, held)),
+        f"Known under {_counted(aliases, 'alias', 'aliases')}",
+        _first(aliases, MAX_ALIASES_TOLD, _alias_teller(context, found, held)),
     )
     related = [row for row in found.relations if row.kind not in _OF_ALIASES]
     if related:
@@ -167,7 +169,10 @@ def _alias_teller(
 def _relation_teller(
     context: Context, found: Lookup, held: Mapping[str, DecisionRecord]
 ) -> Callable[[RelationRecord], Iterator[str]]:
-    places = {row.observation_id: f"{printable(row.job_id)}#{row.seq} {row.url}" for row in found.same_text}
+    places = {
+        row.observation_id: f"{row.job_id}#{row.seq} {row.url}"
+        for row in (*found.observations, *found.same_text)
+    }
 
     def tell(row: RelationRecord) -> Iterator[str]:
         yield f"{row.kind.value} {short(row.relation_id)}: {statement(row, places)}"
@@ -183,6 +188,17 @@ def _ruling(context: Context, relation: RelationRecord, decision: DecisionRecord
         yield f"  decided: {signed(decision)}"
     if relation.kind in EFFECTS:
         yield f"  undo: {undo_command(context, relation, decision)}"
+
+
+def _over_jobs(found: Lookup) -> list[AliasRecord]:
+    """Return the aliases with what several jobs noted counted together, those of the URL itself first."""
+    counted: dict[tuple[str, ...], AliasRecord] = {}
+    for row in found.aliases:
+        same = (row.verdict, row.rule, row.raw_url, row.url_key)
+        held = counted.get(same)
+        counted[same] = replace(held, count=held.count + row.count) if held else row
+    linked = redact(found.decision.url)
+    return sorted(counted.values(), key=lambda row: row.raw_url != linked)
 
 
 def _alias(row: AliasRecord) -> str:
