@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy.cmdline import execute
+from scrapy.settings import Settings
 
 from .server import Answer, Server, mark
 
@@ -345,3 +347,29 @@ def write_project(folder: Path, files: Mapping[str, str]) -> Project:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return Project(folder)
+
+
+@dataclass
+class Done:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def dedup(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., Done]:
+    """Return a function that runs ``scrapy dedup`` outside any project, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_command(*arguments: object) -> Done:
+        with pytest.raises(SystemExit) as exit_:
+            execute(["scrapy", "dedup", *map(str, arguments)], settings=Settings())
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Done(exit_.value.code or 0, captured.out, captured.err)
+
+    return run_command
