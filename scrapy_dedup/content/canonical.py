@@ -165,7 +165,7 @@ def _target(item: Stated, page_url: str, base: str | None) -> str | None:
     reference = _tidy(item.raw)
     if not reference or reference.startswith("#") or len(reference) > MAX_URL_CHARS:
         return None
-    if base is None and item.source == LINK and _is_meant_absolute(reference):
+    if _NO_HOST.match(reference) or (base is None and item.source == LINK and _is_meant_absolute(reference)):
         return None
     resolved = _joined(base or page_url, reference)
     if resolved is None or redact(resolved) != resolved:
@@ -175,6 +175,8 @@ def _target(item: Stated, page_url: str, base: str | None) -> str | None:
         return None
     return None if _is_private(host) and not _is_private(_host(page_url)) else resolved
 
+
+_NO_HOST = re.compile(r"https?:(?!//[^/?#])", re.IGNORECASE)
 
 # "example.com/cake" and "docs/page.html" below the page's own folder: the start of the URL was forgotten.
 _MEANT_ABSOLUTE = re.compile(r"(?![.]{1,2}/)[^/?#:\\]+/")
@@ -418,7 +420,7 @@ class _Case:
 
     @property
     def differs_in_versions_only(self) -> bool:
-        return self.difference is not None and self.difference.only_versions
+        return not self.same_text and self.difference is not None and self.difference.only_versions
 
 
 def judge_canonical(
@@ -504,7 +506,7 @@ def _other_version(case: _Case) -> Verdict | None:
     """One text in two versions is evidence for two versions; the claim diff may say more one day."""
     if not case.is_seen:
         return None
-    if (case.same_text and case.versions_disagree) or (not case.same_text and case.differs_in_versions_only):
+    if (case.same_text and case.versions_disagree) or case.differs_in_versions_only:
         return unresolved("other_version", **_named_versions(case))
     return None
 
@@ -639,8 +641,9 @@ def leads_to_first_page(page_url: str, target_url: str) -> bool:
     False
     """
     ours, theirs = urlsplit(page_url), urlsplit(target_url)
-    at_first = _FIRST.issuperset(value for _, value in _pagination(theirs.query))
-    if not at_first:
+    if not _FIRST.issuperset(value for _, value in _pagination(theirs.query)):
+        return False
+    if not _others(theirs.query) <= _others(ours.query):  # a view of all pages
         return False
     if ours.path.rstrip("/") == theirs.path.rstrip("/"):
         return any(value not in _FIRST for _, value in _pagination(ours.query))
@@ -652,6 +655,10 @@ def leads_to_first_page(page_url: str, target_url: str) -> bool:
 
 def _pagination(query: str) -> Iterator[tuple[str, str]]:
     return ((name, value) for name, value in _parameters(query) if is_protected(name))
+
+
+def _others(query: str) -> set[tuple[str, str]]:
+    return {(name, value) for name, value in _parameters(query) if not is_protected(name)}
 
 
 def _parameters(query: str) -> list[tuple[str, str]]:
