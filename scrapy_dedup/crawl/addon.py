@@ -11,6 +11,8 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.conf import closest_scrapy_cfg
 
 from scrapy_dedup.config import PREFIX, Config
+from scrapy_dedup.crawl.canonicals import Canonicals
+from scrapy_dedup.crawl.conditional import ConditionalRequests
 from scrapy_dedup.crawl.crawl_delay import CrawlDelayMiddleware
 from scrapy_dedup.crawl.downloader_middleware import DedupDownloaderMiddleware
 from scrapy_dedup.crawl.exporters import EXPORTERS, FILTERS, default_feeds
@@ -84,6 +86,8 @@ class Addon:
         suite.pages = Pages(suite)
         suite.links = OutLinks(self.crawler)
         suite.freshness = Freshness(suite)
+        suite.conditional = ConditionalRequests(suite)
+        suite.canonicals = Canonicals(suite)
         suite.variants = Variants(suite)
         suite.attach()
         suite.users_fingerprinter = settings["REQUEST_FINGERPRINTER_CLASS"]

@@ -137,10 +137,13 @@ class DedupDownloaderMiddleware:
 
     # -- on the way out
 
-    def process_request(self, request: Request) -> None:
-        """Take note that a request goes out."""
-        if not is_observed(request):
-            return
+    async def process_request(self, request: Request) -> None:
+        """Take note that a request goes out, and make it conditional where that is wanted."""
+        if is_observed(request):
+            self._goes_out(request)
+            await self._suite.conditional.prepare(request)
+
+    def _goes_out(self, request: Request) -> None:
         self._settled(request)
         ticket = request.meta[TICKET] = new_ticket()
         put(self._unanswered, ticket, request)
@@ -153,8 +156,10 @@ class DedupDownloaderMiddleware:
             if linked != request.url:
                 self._suite.note(request, linked, key=self._suite.key_of(request.url), verdict="rewritten")
 
-    def process_response(self, request: Request, response: Response) -> Response:
+    async def process_response(self, request: Request, response: Response) -> Response | Request:
         """Record a response that is the end of its request and reaches no callback."""
+        if self._suite.conditional.is_answered(request, response):
+            return await self._confirmed(request, response)
         self._settled(request)
         if is_observed(request):
             self._note_redirects(request, self._suite.key_of(page_url(request, response)))
@@ -165,6 +170,14 @@ class DedupDownloaderMiddleware:
             elif is_governed(request) and not self._suite.config.auto_pages:
                 self._suite.variants.key_succeeded(request)  # else the page decides, once it is judged
         return response
+
+    async def _confirmed(self, request: Request, response: Response) -> Response | Request:
+        """Put the known page in the place of a 304 that we asked for."""
+        result = await self._suite.conditional.stand_in(request, response)
+        if isinstance(result, Response):
+            self._settled(request)
+            self._suite.variants.key_succeeded(request)
+        return result
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         """Record a download that failed for good; a request that was refused only frees its key."""

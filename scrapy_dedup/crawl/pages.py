@@ -15,6 +15,7 @@ from scrapy.extensions.feedexport import FeedExporter
 from scrapy.http import Response, TextResponse
 from scrapy.spidermiddlewares.httperror import HttpError, HttpErrorMiddleware
 
+from scrapy_dedup.content.canonical import PageDeclarations
 from scrapy_dedup.content.digest import sha256_id
 from scrapy_dedup.content.extraction import Extraction, PageMetadata, Payload
 from scrapy_dedup.content.pool import DIGEST_HERE_MAX_BYTES
@@ -41,6 +42,27 @@ UNSENDABLE = ("credentials", "unsupported_scheme")
 # States of a response that another URL of the same key may do better than. A type or text that cannot be
 # extracted is a page all the same.
 NO_PAGE = (Validity.HTTP_ERROR, Validity.EMPTY, Validity.UNEXPECTED_CONTENT)
+
+
+# What a 304 says by itself to be as it was, and what it may state anew (RFC 9110, section 15.4.5).
+UNCHANGED_BY_304 = (
+    "payload_digest",
+    "payload_bytes",
+    "validity",
+    "validity_reason",
+    "recovery",
+    "canonical",
+    "title",
+    "byline",
+    "publisher",
+    "site_name",
+    "language_declared",
+    "license",
+    "license_spdx",
+    "date_published",
+    "date_modified",
+)
+RENEWED_BY_304 = ("content_type", "etag", "last_modified")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +149,7 @@ class Pages:
             outcome=outcome_of(response.status),
             judgement=judgement,
             metadata=extraction.metadata if extraction else None,
+            canonical=self._canonical(response, extraction, judgement),
             extra=said.extra,
         )
         is_valid = judgement.validity is Validity.VALID
@@ -140,7 +163,7 @@ class Pages:
         links = suite.links.of(delivered)
         if links is None:
             suite.links.when_known(delivered, functools.partial(suite.writer.add_links, observation.seq))
-        return await suite.record(
+        recorded = await suite.record(
             Sighting(
                 observation,
                 text,
@@ -149,6 +172,15 @@ class Pages:
                 key_reason=FACET_BY_REDIRECT if suite.urls.shows_facets(response.url) else None,
             )
         )
+        suite.canonicals.request_target(response, recorded.observation)
+        return recorded
+
+    def _canonical(
+        self, response: Response, extraction: Extraction | None, judgement: Judgement
+    ) -> Mapping[str, Any] | None:
+        declared = extraction.declared if extraction else PageDeclarations()
+        url = page_url(response.request or Request(response.url), response)
+        return self._suite.canonicals.of(response, url, declared, judgement.validity)
 
     def _overridden(
         self, judgement: Judgement, response: Response, extraction: Extraction | None
@@ -222,6 +254,33 @@ class Pages:
             )
         )
 
+    async def record_not_modified(self, request: Request, response: Response, page: SeenPage) -> None:
+        """Record a 304: the page is what it was, so it is described as it was.
+
+        Args:
+            request: the one that asked.
+            response: the 304.
+            page: what the request asked about.
+        """
+        known = page.observation
+        observation = await self._observe(request, response=response, outcome=Outcome.NOT_MODIFIED)
+        self._suite.stats.inc_value(names.PAGES_NOT_MODIFIED)
+        observation = replace(
+            observation,
+            **{name: getattr(known, name) for name in UNCHANGED_BY_304},
+            **{name: getattr(observation, name) or getattr(known, name) for name in RENEWED_BY_304},
+        )
+        self.export(
+            await self._suite.record(
+                Sighting(
+                    observation,
+                    None,
+                    links=page.links,
+                    known=KnownPage("not_modified", known.observation_id, known.body_id),
+                )
+            )
+        )
+
     async def _observe(
         self,
         request: Request,
@@ -232,6 +291,7 @@ class Pages:
         judgement: Judgement | None = None,
         failure: str | None = None,
         metadata: PageMetadata | None = None,
+        canonical: Mapping[str, Any] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> ObservationRecord:
         suite = self._suite
@@ -270,6 +330,7 @@ class Pages:
             validity=judgement.validity if judgement else None,
             validity_reason=judgement.reason if judgement else failure,
             recovery=judgement.recovery if judgement else Recovery.RETRY if failure else Recovery.NONE,
+            canonical=canonical,
             title=found.title,
             byline=found.byline,
             site_name=found.site_name,

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
 
+    from scrapy_dedup.crawl.canonicals import Canonicals
+    from scrapy_dedup.crawl.conditional import ConditionalRequests
     from scrapy_dedup.crawl.freshness import Freshness
     from scrapy_dedup.crawl.links import OutLinks
     from scrapy_dedup.crawl.pages import Pages
@@ -63,6 +65,8 @@ class Suite:
         pages: records responses and failures.
         links: what the callbacks yield.
         freshness: skips what was fetched not long ago.
+        conditional: asks servers whether pages have changed.
+        canonicals: reads what pages declare to be their canonical, and requests it.
         variants: gives suppressed URLs their turn.
         is_crawl: whether this is a crawl, and not a command that looks at a page: shell, fetch, view, parse,
             check.
@@ -81,6 +85,8 @@ class Suite:
         self.pages: Pages
         self.links: OutLinks
         self.freshness: Freshness
+        self.conditional: ConditionalRequests
+        self.canonicals: Canonicals
         self.variants: Variants
         self.pool = ExtractionPool(
             config.extract, workers=config.workers, time_limit_s=config.extract_timeout_s
