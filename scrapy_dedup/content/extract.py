@@ -33,8 +33,9 @@ from scrapy_dedup.content.blocks import (
 )
 from scrapy_dedup.content.declarations import declarations
 from scrapy_dedup.content.digest import normalized_digest, sha256_id, text_digest
-from scrapy_dedup.content.extraction import Extraction, ExtractOptions, PageMetadata, Payload
-from scrapy_dedup.content.metadata import language_tag, metadata
+from scrapy_dedup.content.extraction import Extraction, ExtractOptions, Payload
+from scrapy_dedup.content.language import language_of
+from scrapy_dedup.content.metadata import metadata
 from scrapy_dedup.content.normalise import is_well_formed
 from scrapy_dedup.content.page import Decoded, Element, decode, parse, prepare
 from scrapy_dedup.near.simhash import SCHEME, simhash
@@ -89,7 +90,7 @@ def _extract(digest: str, decoded: Decoded, url: str, options: ExtractOptions) -
         return Extraction(digest, None, None, visible_words, stated, noted, declared)
     if not is_well_formed(main):
         return Extraction(digest, None, "malformed_text", visible_words, stated, decoded.flags, declared)
-    text = _text(main, visible, residual_digest(found, main, heading), stated, options)
+    text = _text(main, visible, residual_digest(found, main, heading), options)
     return Extraction(digest, text, None, visible_words, stated, (*decoded.flags, *flags), declared)
 
 
@@ -141,10 +142,8 @@ def _has_scripts(root: Element) -> bool:
     return any(script.get("type", "").lower() not in _DATA_SCRIPTS for script in root.iter("script"))
 
 
-def _text(
-    main: str, visible: str, residual: str | None, stated: PageMetadata, options: ExtractOptions
-) -> Text:
-    declared = stated.language_declared
+def _text(main: str, visible: str, residual: str | None, options: ExtractOptions) -> Text:
+    word_count = int(size_in_words(comparable(main)))
     return Text(
         text=main,
         representation=options.format,
@@ -153,9 +152,9 @@ def _text(
         normalized_digest=normalized_digest(main),
         visible_digest=normalized_digest(visible),
         residual_digest=residual,
-        language=language_tag(declared.value) if declared else None,
+        language=language_of(main, word_count),
         char_count=len(main),
-        word_count=int(size_in_words(comparable(main))),
+        word_count=word_count,
         simhash=simhash(main),
         simhash_scheme=SCHEME,
     )

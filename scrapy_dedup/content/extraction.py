@@ -86,13 +86,19 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class PageMetadata:
-    """What a page states about itself, each value with the place that states it."""
+    """What a page states about itself, each value with the place that states it.
+
+    ``license_spdx`` is the SPDX identifier of ``license`` where that names exactly one; ``free_access`` is
+    what schema.org calls ``isAccessibleForFree``.
+    """
 
     title: Sourced | None = None
     byline: Sourced | None = None
     site_name: Sourced | None = None
     language_declared: Sourced | None = None
     license: Sourced | None = None
+    license_spdx: str | None = None
+    free_access: Sourced | None = None
     date_published: Sourced | None = None
     date_modified: Sourced | None = None
 

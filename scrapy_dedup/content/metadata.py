@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scrapy_dedup.content.extraction import PageMetadata
+from scrapy_dedup.content.licences import spdx_id
 from scrapy_dedup.content.normalise import is_well_formed
 from scrapy_dedup.content.page import Element
 from scrapy_dedup.records import Sourced
@@ -37,6 +38,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "site_name": ("meta:og:site_name", "meta:application-name"),
     "language_declared": ("html:lang", "html:xml:lang", "http-equiv:content-language", "meta:og:locale"),
     "license": ("rel:license", "meta:dc.rights", "json-ld:license"),
+    "free_access": ("json-ld:isAccessibleForFree",),
     "date_published": (
         "meta:article:published_time",
         "json-ld:datePublished",
@@ -59,7 +61,7 @@ PLACES: dict[str, tuple[str, ...]] = {
 # An author given as a URL (a profile page) is a link, not a name.
 _URL = re.compile(r"https?://", re.IGNORECASE)
 
-_JSON_FIELDS = ("headline", "author", "license", "datePublished", "dateModified")
+_JSON_FIELDS = ("headline", "author", "license", "datePublished", "dateModified", "isAccessibleForFree")
 # Types that describe the page or its text, not a comment, review or product on it.
 _PAGE_TYPE = re.compile(
     r"(?:.*Article|.*Posting|.*Page|Report|CreativeWork|Book|Recipe|HowTo|Course|Dataset|Legislation)"
@@ -69,31 +71,20 @@ _PAGE_TYPE = re.compile(
 def metadata(root: Element) -> PageMetadata:
     """Return what the page states; what it does not state is None. Call it before the tree is prepared."""
     stated: dict[str, str] = {}
+    identifiers: set[str] = set()
     for place, value in _statements(root):
         tidy = " ".join(value.split())[:MAX_VALUE_CHARS]
         if tidy and is_well_formed(tidy):
             stated.setdefault(place, tidy)
-    return PageMetadata(**{field: _first(stated, field, places) for field, places in PLACES.items()})
+            if place in PLACES["license"]:
+                identifiers.update(filter(None, (spdx_id(tidy),)))
+    fields = {field: _first(stated, field, places) for field, places in PLACES.items()}
+    return PageMetadata(**fields, license_spdx=_one_licence(fields["license"], identifiers))
 
 
-def language_tag(declared: str) -> str | None:
-    """Return a declared language as a BCP 47 tag in its usual case, or None when it is not one.
-
-    >>> language_tag("EN_us"), language_tag("zh-hant-tw"), language_tag("english please")
-    ('en-US', 'zh-Hant-TW', None)
-    """
-    first, *rest = re.split(r"[-_]", declared.strip())
-    if not re.fullmatch(r"[A-Za-z]{2,3}", first) or not all(
-        re.fullmatch(r"[A-Za-z0-9]{1,8}", part) for part in rest
-    ):
-        return None
-    return "-".join([first.lower(), *map(_subtag, rest)])
-
-
-def _subtag(part: str) -> str:
-    if len(part) == 2 and part.isalpha():
-        return part.upper()  # a region
-    return part.title() if len(part) == 4 and part.isalpha() else part.lower()  # a script, or anything else
+def _one_licence(stated: Sourced | None, identifiers: set[str]) -> str | None:
+    """Return the identifier of the licence of a page, unless it states several, of which any may hold."""
+    return spdx_id(stated.value) if stated and len(identifiers) == 1 else None
 
 
 def _first(stated: dict[str, str], field: str, places: tuple[str, ...]) -> Sourced | None:
@@ -183,6 +174,8 @@ def _as_text(value: object) -> str:
     """Return a JSON-LD value as text: a string, the name of a thing, or several of them."""
     if isinstance(value, str):
         return value
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, dict):
         name = value.get("name") or value.get("url")
         return name if isinstance(name, str) else ""

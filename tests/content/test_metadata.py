@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from scrapy_dedup.content.metadata import MAX_VALUE_CHARS, language_tag, metadata
+from scrapy_dedup.content.metadata import MAX_VALUE_CHARS, metadata
 from scrapy_dedup.content.page import parse
 from scrapy_dedup.records import Sourced
 
@@ -78,10 +78,36 @@ def test_values_are_bounded():
     assert len(stated(f"<title>{'x' * 5000}</title>").title.value) == MAX_VALUE_CHARS
 
 
+BY = "https://creativecommons.org/licenses/by/4.0/"
+
+
 @pytest.mark.parametrize(
-    ("declared", "tag"),
-    [("en", "en"), ("EN_us", "en-US"), ("zh-hant-TW", "zh-Hant-TW"), ("de-1996", "de-1996"), ("", None), ("x", None),
-     ("english", None), ("en, de", None), ("en-", None)],
-)  # fmt: skip
-def test_language_tags(declared, tag):
-    assert language_tag(declared) == tag
+    ("head", "body", "spdx"),
+    [
+        (f"<link rel=license href={BY}>", "", "CC-BY-4.0"),
+        (f"<link rel=license href={BY}>" + json_ld({"@type": "Article", "license": "CC BY 4.0"}), "", "CC-BY-4.0"),
+        (f"<link rel=license href={BY}><meta name=DC.rights content='© 2026 The Daily'>", "", "CC-BY-4.0"),
+        (f"<link rel=license href={BY}>", "<a rel=license href=https://opensource.org/license/mit>code</a>", None),
+        (f"<meta name=DC.rights content='© 2026'>{json_ld({'@type': 'Article', 'license': BY})}", "", None),
+        ("<link rel=license href=/terms>", "", None),
+        ("", "", None),
+    ],
+    ids=["one", "one, stated twice", "one, and a notice", "two", "notice first", "terms", "nothing stated"],
+)
+def test_a_licence_has_an_identifier_where_the_page_states_one_alone(head, body, spdx):
+    assert stated(head, body).license_spdx == spdx
+
+
+@pytest.mark.parametrize("value", [False, "False", "http://schema.org/False"])
+def test_a_page_states_that_it_is_not_free(value):
+    found = stated(json_ld({"@type": "NewsArticle", "isAccessibleForFree": value}))
+    assert found.free_access == Sourced(str(value) if isinstance(value, str) else "false", "json-ld:isAccessibleForFree")
+
+
+@pytest.mark.parametrize(
+    "date",
+    ["2026-03-01", "2026-03-01T10:00:00", "2026-03-01T10:00:00+02:00", "1 March 2026", "March 2026", "gestern"],
+)
+def test_a_date_stays_as_it_is_stated(date):
+    found = stated(f"<meta property=article:published_time content='{date}'>")
+    assert found.date_published == Sourced(date, "meta:article:published_time")
