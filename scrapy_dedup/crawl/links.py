@@ -31,7 +31,7 @@ MAX_LINKS_BYTES = 256 * 1024
 MAX_DEPTH = 20  # of meta and cb_kwargs; also ends structures that contain themselves
 
 # meta that Scrapy sets anew for each request, and that a callback copies with `meta=response.meta`.
-VOLATILE_META = frozenset({*JOURNEY, *OWN_META, "depth", "cached_response", "_dont_cache"})
+VOLATILE_META = frozenset({*JOURNEY, *OWN_META, "depth", "cached_response", "_dont_cache", "_auth_proxy"})
 
 # What a spider says in these is nobody else's business, so no ledger holds it.
 SECRET_HEADERS = frozenset({b"Authorization", b"Cookie", b"Proxy-Authorization"})
@@ -56,8 +56,14 @@ class LinkCodec:
 
     @functools.cached_property
     def _names(self) -> dict[Any, str]:
-        methods = inspect.getmembers(self._spider, inspect.ismethod)
-        return {method.__func__: name for name, method in methods if method.__self__ is self._spider}
+        """By function; without looking at attributes of the instance, since a property may do anything."""
+        home = type(self._spider)
+        found = {name: inspect.getattr_static(home, name) for name in dir(home)}
+        return {function: name for name, function in found.items() if inspect.isfunction(function)}
+
+    @functools.cached_property
+    def _methods(self) -> frozenset[str]:
+        return frozenset(self._names.values())
 
     def name_of(self, function: Callable[..., Any] | None) -> str | None:
         """Return the name under which a method of the spider is found; None stands for None.
@@ -68,7 +74,7 @@ class LinkCodec:
         if function is None:
             return None
         name = self._names.get(getattr(function, "__func__", None))
-        if name is None or getattr(function, "__self__", None) is not self._spider:
+        if name is None or getattr(self._spider, name, None) != function:
             raise Unstorable("callback")
         return name
 
@@ -80,7 +86,7 @@ class LinkCodec:
         """
         if name is None:
             return None
-        if name not in self._names.values():
+        if name not in self._methods:
             raise Unstorable("callback")
         method: Callable[..., Any] = getattr(self._spider, name)
         return method
