@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from scrapy import Request
@@ -28,8 +29,8 @@ from scrapy_dedup.crawl.requests import chain_of, first_url, is_governed, linked
 from scrapy_dedup.crawl.suite import Suite, utc_now
 from scrapy_dedup.ledger import KnownPage, Recorded, Sighting, observation_id
 from scrapy_dedup.ledger.seen import SeenPage
-from scrapy_dedup.records import Conditions, ObservationRecord, Outcome, Recovery, Validity
-from scrapy_dedup.urls import redact
+from scrapy_dedup.records import Conditions, ObservationRecord, Outcome, Recovery, Sourced, Validity
+from scrapy_dedup.urls import redact, site_of
 
 logger = logging.getLogger(__name__)
 
@@ -310,7 +311,7 @@ class Pages:
             conditions=conditions_of(request),
             from_cache=response is not None and "cached" in response.flags,
             gateway_status=gateway_status(request),
-            access=access_of(request),
+            access=access_of(request, found),
             request_url=redact(linked_url(request)),
             fetch_url=redact(first_url(request)),
             url=redact(source_url),
@@ -333,9 +334,11 @@ class Pages:
             canonical=canonical,
             title=found.title,
             byline=found.byline,
+            publisher=publisher_of(response.url) if response is not None else None,
             site_name=found.site_name,
             language_declared=found.language_declared,
             license=found.license,
+            license_spdx=found.license_spdx,
             date_published=found.date_published,
             date_modified=found.date_modified,
             extra=extra or {},
@@ -417,11 +420,27 @@ def conditions_of(request: Request) -> Conditions:
     )
 
 
-def access_of(request: Request) -> str:
-    """Tell whether a request carried credentials."""
-    return (
-        "credentialed" if "Authorization" in request.headers or "Cookie" in request.headers else "anonymous"
-    )
+def access_of(request: Request, stated: PageMetadata) -> str:
+    """Tell whether a request carried credentials, and else whether its page says that it is not free."""
+    if "Authorization" in request.headers or "Cookie" in request.headers:
+        return "credentialed"
+    free = stated.free_access
+    return "metered" if free and free.value.rpartition("/")[2].lower() == "false" else "anonymous"
+
+
+def publisher_of(url: str) -> Sourced | None:
+    """Return who answers for a URL: the registrable domain, or the host where there is none.
+
+    >>> publisher_of("https://blog.daily.co.uk/a")
+    Sourced(value='daily.co.uk', source='url:registrable_domain')
+    >>> publisher_of("http://192.0.2.1:8080/a"), publisher_of("data:,a")
+    (Sourced(value='192.0.2.1', source='url:host'), None)
+    """
+    host = (urlsplit(url).hostname or "").removesuffix(".")
+    if not host:
+        return None
+    site = site_of(host)
+    return Sourced(site, "url:registrable_domain") if site else Sourced(host, "url:host")
 
 
 def gateway_status(request: Request) -> int | None:
