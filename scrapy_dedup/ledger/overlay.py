@@ -44,35 +44,35 @@ class Overlay:
 
     def new_observations(self, found: Sequence[rows.Row]) -> list[ObservationRecord]:
         """Return the records of rows that nobody can have said anything about yet."""
+        records = list(map(stored_observation, found))
         templates = self._templates(found)
-        records = [
-            ruled(
-                record,
-                self.decisions,
-                corpus=codec.unescape(row["corpus"]),
-                text_digest=text_digest_of(row),
-                template=templates.get((record.body_id, host_of(record.url_key))) if templates else None,
-            )
-            for row, record in zip(found, map(stored_observation, found), strict=True)
-        ]
+        if templates or self.decisions:
+            records = [
+                ruled(
+                    record,
+                    self.decisions,
+                    corpus=codec.unescape(row["corpus"]),
+                    text_digest=text_digest_of(row),
+                    template=templates.get((record.body_id, host_of(record.url_key))),
+                )
+                for row, record in zip(found, records, strict=True)
+            ]
         return self._with_canonicals(found, records)
 
     def _with_canonicals(
-        self, found: Sequence[rows.Row], records: Sequence[ObservationRecord]
+        self, found: Sequence[rows.Row], records: list[ObservationRecord]
     ) -> list[ObservationRecord]:
         """State what is known of each page's claim, and the URL that it is to be cited under."""
         claims = list(map(_claim_of, found, records))
         held = canonicals.of_claims(self._connection, {claim for claim in claims if claim})
+        if not held:
+            return records
         return [
-            self._with_canonical(record, held.get(claim) if claim else None)
+            self._with_canonical(record, held[claim]) if claim in held else record
             for record, claim in zip(records, claims, strict=True)
         ]
 
-    def _with_canonical(
-        self, record: ObservationRecord, relation: RelationRecord | None
-    ) -> ObservationRecord:
-        if relation is None:
-            return canonicals.with_canonical(record, None)
+    def _with_canonical(self, record: ObservationRecord, relation: RelationRecord) -> ObservationRecord:
         decision = self.decisions.in_force(relation.relation_id)
         stated = canonicals.with_canonical(record, ruled_relation(relation, decision))
         if decision is None or record.decision_id is not None:
