@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from scrapy_dedup.ledger import canonicals, codec, decisions, relations, rows, schema
 from scrapy_dedup.ledger.decisions import Decisions, ruled, ruled_relation
+from scrapy_dedup.ledger.publishers import UNRESOLVED, Publishers
 from scrapy_dedup.ledger.templates import MAX_TEMPLATE_WORDS, host_of
 from scrapy_dedup.records import ObservationRecord, RelationKind, RelationRecord, RelationState
 
@@ -31,6 +32,7 @@ class Overlay:
     def __init__(self, connection: sa.Connection, held: Decisions | None = None) -> None:
         self._connection = connection
         self._held = held
+        self._publishers = Publishers(connection)
 
     @functools.cached_property
     def decisions(self) -> Decisions:
@@ -39,7 +41,7 @@ class Overlay:
 
     def observations(self, found: Sequence[rows.Row]) -> list[ObservationRecord]:
         """Return the records of rows that were joined with their job and body."""
-        records = self.new_observations(found)
+        records = self._with_independence(found, self.new_observations(found))
         return self._with_events(records) if self._holds_events else records
 
     def new_observations(self, found: Sequence[rows.Row]) -> list[ObservationRecord]:
@@ -78,6 +80,18 @@ class Overlay:
         if decision is None or record.decision_id is not None:
             return stated
         return replace(stated, decision_id=decision.decision_id)
+
+    def _with_independence(
+        self, found: Sequence[rows.Row], records: list[ObservationRecord]
+    ) -> list[ObservationRecord]:
+        """Say of texts that several publishers show that their independence is unresolved."""
+        several = self._publishers.several(row["body"] for row in found if row["body"] is not None)
+        if not several:
+            return records
+        return [
+            replace(record, independence=UNRESOLVED) if row["body"] in several else record
+            for row, record in zip(found, records, strict=True)
+        ]
 
     def _templates(self, found: Sequence[rows.Row]) -> dict[tuple[str | None, str], RelationRecord]:
         short = {
