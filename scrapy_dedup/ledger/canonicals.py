@@ -543,23 +543,19 @@ def _differing_texts(connection: sa.Connection, pairs: Iterable[tuple[Seen, Seen
 # -- over observations
 
 
-def with_canonical(observation: ObservationRecord, relation: RelationRecord | None) -> ObservationRecord:
+def with_canonical(observation: ObservationRecord, relation: RelationRecord) -> ObservationRecord:
     """Return an observation with what is known of its canonical, and the URL to store and cite it under.
 
     Args:
-        observation: as it was stored.
-        relation: that of its claim in the state that holds, None where there is none.
+        observation: of a page with a claim, as it was stored.
+        relation: that of the claim, in the state that holds.
     """
-    canonical = observation.canonical
-    document_url = observation.document_url
-    if relation is not None and canonical is not None:
-        canonical = {**canonical, "status": relation.state.value, "reason": relation.reasons[0].code}
-        if relation.state is RelationState.CONFIRMED:
-            document_url = relation.measures.get("judged_url") or canonical.get("target") or document_url
-    if document_url is None and observation.validity is Validity.VALID:
-        document_url = observation.url
-    if (canonical, document_url) == (observation.canonical, observation.document_url):
-        return observation
+    stated = observation.canonical or {}
+    canonical = {**stated, "status": relation.state.value, "reason": relation.reasons[0].code}
+    if relation.state is not RelationState.CONFIRMED:
+        return replace(observation, canonical=canonical)
+    # A stub has no content to cite, so the page counts that it leads to.
+    document_url = relation.measures.get("judged_url") or stated.get("target")
     return replace(observation, canonical=canonical, document_url=document_url)
 
 

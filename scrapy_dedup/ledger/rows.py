@@ -169,6 +169,8 @@ def _plain_fields(row: Row) -> dict[str, Any]:
     fields = {name: row[name] for name in _PLAIN}
     fields.update({name: codec.unescape(row[name]) for name in _STRINGS})
     fields.update({name: codec.unescape_optional(row[name]) for name in _OPTIONAL_STRINGS})
+    if fields["document_url"] is None and row["validity"] == "valid":
+        fields["document_url"] = fields["url"]  # until a canonical is confirmed
     if fields["document_url"] is None and row["validity"] == Validity.VALID.value:
         fields["document_url"] = fields["url"]  # a page is its own document until a canonical is confirmed
     sourced: dict[str, list[str]] = codec.unpack_json(row["sourced"])
