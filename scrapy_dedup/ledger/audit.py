@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 import sqlalchemy as sa
 
 from scrapy_dedup.errors import RecordError
-from scrapy_dedup.ledger import codec, rows, schema
+from scrapy_dedup.ledger import codec, relations, rows, schema
 from scrapy_dedup.ledger.store import BODY_COLUMNS, BODY_JOIN
+from scrapy_dedup.records import DecisionAction
 
 MAX_NAMED = 10
 """Of one kind of fault so many are named; the rest are counted."""
@@ -26,9 +27,12 @@ def problems(connection: sa.Connection, *, deep: bool) -> list[str]:
         _damaged_pages,
         _bodies_without_observation,
         _observations_without_body,
+        _observations_without_links,
+        _decisions_without_relation,
+        _decisions_without_superseded,
     ]
     if deep:
-        audits.append(_bodies_that_differ)
+        audits += [_bodies_that_differ, _links_that_differ, _relations_that_differ]
     return [problem for audit in audits for problem in _named(audit, connection)]
 
 
@@ -67,6 +71,82 @@ def _observations_without_body(connection: sa.Connection) -> Iterator[str]:
     for job_id, seq, action in connection.execute(missing).fetchall():
         identity = codec.observation_id(codec.unescape(job_id), seq)
         yield f"The observation {identity} has the action {action} but no body"
+
+
+def _observations_without_links(connection: sa.Connection) -> Iterator[str]:
+    held = sa.exists().where(_t.link_set.c.digest == _t.observation.c.links)
+    missing = (
+        sa.select(_t.job.c.job_id, _t.observation.c.seq)
+        .select_from(_t.observation.join(_t.job, _t.job.c.ordinal == _t.observation.c.job))
+        .where(_t.observation.c.links.is_not(None), ~held)
+    )
+    for job_id, seq in connection.execute(missing).fetchall():
+        identity = codec.observation_id(codec.unescape(job_id), seq)
+        yield f"The links of the observation {identity} are missing"
+
+
+def _decisions_without_relation(connection: sa.Connection) -> Iterator[str]:
+    held = sa.exists().where(_t.relation.c.relation_id == _t.decision.c.relation_id)
+    missing = sa.select(_t.decision.c.decision_id, _t.decision.c.relation_id).where(~held)
+    for decision_id, relation_id in connection.execute(missing).fetchall():
+        name, about = codec.unpack_decision_id(decision_id), codec.unpack_relation_id(relation_id)
+        yield f"The decision {name} is about the relation {about}, which is missing"
+
+
+def _decisions_without_superseded(connection: sa.Connection) -> Iterator[str]:
+    """A decision supersedes an earlier one about the same relation; an undo always does."""
+    earlier = _t.decision.alias()
+    held = sa.exists().where(
+        earlier.c.decision_id == _t.decision.c.supersedes,
+        earlier.c.relation_id == _t.decision.c.relation_id,
+        earlier.c.ordinal < _t.decision.c.ordinal,
+    )
+    must = sa.or_(_t.decision.c.supersedes.is_not(None), _t.decision.c.action == DecisionAction.UNDO.value)
+    for (decision_id,) in connection.execute(
+        sa.select(_t.decision.c.decision_id).where(must, ~held)
+    ).fetchall():
+        name = codec.unpack_decision_id(decision_id)
+        yield f"The decision {name} takes the place of one that is no earlier decision about its relation"
+
+
+def _links_that_differ(connection: sa.Connection) -> Iterator[str]:
+    statement = sa.select(*_t.link_set.c)
+    with connection.execution_options(yield_per=100).execute(statement) as result:
+        for row in result.mappings():
+            yield from _link_problems(row)
+
+
+def _link_problems(row: rows.Row) -> Iterator[str]:
+    name = f"The list of links {bytes(row['digest']).hex()}"
+    try:
+        links = codec.unpack_text(row["codec"], row["data"])
+    except RecordError as error:
+        yield f"{name} cannot be read: {error}"
+        return
+    if codec.url_digest(links) != bytes(row["digest"]):
+        yield f"{name} holds other links than its digest says"
+
+
+def _relations_that_differ(connection: sa.Connection) -> Iterator[str]:
+    with connection.execution_options(yield_per=500).execute(relations.ALL) as result:
+        for row in result.mappings():
+            yield from _relation_problems(row)
+
+
+def _relation_problems(row: rows.Row) -> Iterator[str]:
+    name = f"The relation {codec.unpack_relation_id(row['relation_id'])}"
+    try:
+        record = relations.of_row(row)
+    except (RecordError, ValueError, TypeError) as error:
+        yield f"{name} cannot be read: {error}"
+        return
+    if relations.identity(record) != record.relation_id:
+        yield f"{name} does not have the identity of its kind, its sides and their content"
+    if (bytes(row["a_place"]), bytes(row["b_place"])) != (
+        codec.url_digest(record.a),
+        codec.url_digest(record.b),
+    ):
+        yield f"{name} cannot be found by its sides"
 
 
 def _bodies_that_differ(connection: sa.Connection) -> Iterator[str]:

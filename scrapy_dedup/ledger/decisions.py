@@ -50,7 +50,7 @@ MEANING: Mapping[RelationKind, Mapping[DecisionAction, RelationState]] = {
     RelationKind.URL_MERGED: _ONE_OR_TWO,
     RelationKind.RESIDUAL_DIFFERS: _TWO_OR_ONE,
     RelationKind.REVISION: _TWO_OR_ONE,
-    RelationKind.EVENT_CONFLICT: _TWO_OR_ONE,
+    RelationKind.EVENT_CONFLICT: {},  # it ends when one of the claims is refused
     RelationKind.CONTENT_INVALID: _REFUSED,
     RelationKind.URL_DENIED: _REFUSED,
     RelationKind.SKIPPED: _FETCHED_AGAIN,
@@ -79,7 +79,7 @@ def opposite(relation: RelationRecord) -> DecisionAction:
     if made is RelationState.UNRESOLVED:
         made = meaning.get(DecisionAction.DIFFERENT, made)
     against = [action for action, state in meaning.items() if state is not made]
-    return next(iter(against or meaning))
+    return next(iter(against or meaning), DecisionAction.DIFFERENT)
 
 
 class Decisions:
@@ -347,27 +347,23 @@ def record_decision(
 
 
 def _check(relation: RelationRecord, action: DecisionAction, by: str, note: str | None) -> None:
-    identity = codec.relation_id(
-        relation.kind.value,
-        relation.corpus,
-        relation.a,
-        relation.b,
-        a_digest=relation.a_digest,
-        b_digest=relation.b_digest,
-    )
+    identity = relations.identity(relation)
     if relation.relation_id != identity:
         raise RecordError(f"{relation.relation_id!r:.100} is not the identity of the relation, {identity} is")
     if not _BY.fullmatch(by):
         raise RecordError(f"{by!r:.100} does not say who decides; write human:<name> or policy:<name>")
     if note is not None and len(note) > MAX_NOTE_CHARS:
         raise RecordError(f"a note of {len(note)} characters is longer than {MAX_NOTE_CHARS}")
-    possible = MEANING[relation.kind]
-    if action is not DecisionAction.UNDO and action not in possible:
-        choices = " or ".join(f"{choice.value!r}" for choice in possible)
+    if action is not DecisionAction.UNDO and action not in MEANING[relation.kind]:
         raise DedupError(
             f"{action.value!r} cannot be decided about {relation.relation_id}, which is a relation of the "
-            f"kind {relation.kind.value}; decide {choices}."
+            f"kind {relation.kind.value}; {_possible(relation.kind)}."
         )
+
+
+def _possible(kind: RelationKind) -> str:
+    choices = " or ".join(repr(action.value) for action in MEANING[kind])
+    return f"decide {choices}" if choices else "decide about one of the claims"
 
 
 def _record(

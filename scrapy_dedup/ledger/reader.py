@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -207,7 +208,8 @@ class Ledger:
         """Return one relation, as decisions have it, or None where the ledger knows of none.
 
         A relation that is not stored is looked for among all that observations and aliases state, which takes
-        as long as reading them.
+        as long as reading them. Of a page that was taken, its content can be asked for as well, by the
+        identity that `derived.of_content` gives it.
 
         Raises:
             RecordError: it is no identity of a relation.
@@ -218,7 +220,8 @@ class Ledger:
         if stored is not None:
             return self._ruled(stored)
         stated = (one for kind in derived.KINDS for one in self._stated_relations(kind, None))
-        return next((one for one in stated if one.relation_id == relation_id), None)
+        taken = self._records(_OBSERVATIONS.where(_t.observation.c.validity == "valid"), _content)
+        return next((one for one in chain(stated, taken) if one.relation_id == relation_id), None)
 
     def decisions(self) -> Iterator[DecisionRecord]:
         """Iterate over the decisions in the order in which they were made."""
@@ -611,6 +614,10 @@ def _parts(values: Iterable[Any]) -> Iterator[list[Any]]:
 
 def _stated_by_observation(row: rows.Row) -> RelationRecord | None:
     return derived.of_observation(stored_observation(row), text_digest_of(row), codec.unescape(row["corpus"]))
+
+
+def _content(row: rows.Row) -> RelationRecord:
+    return derived.of_content(stored_observation(row), codec.unescape(row["corpus"]))
 
 
 def _concerns(relation: RelationRecord, urls: Collection[str]) -> bool:

@@ -25,6 +25,8 @@ from scrapy_dedup.ledger.statement import SOUGHT, Change, ListQuery
 from scrapy_dedup.records import RelationKind, RelationRecord
 
 __all__ = [
+    "ALL",
+    "identity",
     "insert",
     "of_alias",
     "of_content",
@@ -43,6 +45,9 @@ _LAST_ORDINAL = sa.select(sa.func.max(_t.relation.c.ordinal))
 _RELATIONS = sa.select(*_t.relation.c, _t.job.c.job_id).select_from(
     _t.relation.outerjoin(_t.job, _t.job.c.ordinal == _t.relation.c.job)
 )
+ALL = _RELATIONS.order_by(_t.relation.c.ordinal)
+"""The query for every row of every relation."""
+
 _kind: sa.BindParameter[str] = sa.bindparam("kind", required=False)
 _BY_A = ListQuery(
     _RELATIONS.where(_t.relation.c.a_place.in_(SOUGHT), _t.relation.c.kind == _kind).order_by(
@@ -210,6 +215,18 @@ def with_identity(connection: sa.Connection, identities: Iterable[bytes]) -> dic
     found = _BY_IDENTITY.rows(connection, set(identities))
     latest = {bytes(row["relation_id"]): row for row in sorted(found, key=lambda row: int(row["ordinal"]))}
     return {relation.relation_id: relation for relation in map(of_row, latest.values())}
+
+
+def identity(relation: RelationRecord) -> str:
+    """Return the identity that a relation must have."""
+    return codec.relation_id(
+        relation.kind.value,
+        relation.corpus,
+        relation.a,
+        relation.b,
+        a_digest=relation.a_digest,
+        b_digest=relation.b_digest,
+    )
 
 
 def of_row(row: rows.Row) -> RelationRecord:
