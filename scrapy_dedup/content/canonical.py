@@ -23,6 +23,7 @@ from scrapy_dedup.urls import redact, site_of
 from scrapy_dedup.urls.names import is_protected
 
 MAX_URL_CHARS = 2_000
+MAX_RAW_CHARS = 500  # of what was written; a page can hold it many times
 
 # Where a declaration can stand. The first two are claims, the next ones say what the page is called
 # elsewhere, the last ones where a page that has no text of its own sends its visitors.
@@ -141,7 +142,7 @@ def resolve(stated: Sequence[Stated], page_url: str, base: str | None) -> tuple[
     return tuple(
         Declaration(
             item.source,
-            redact(item.raw[:MAX_URL_CHARS]),
+            redact(item.raw)[:MAX_RAW_CHARS],
             _target(item, page_url, None if item.source == HEADER else within),
             item.in_head,
         )

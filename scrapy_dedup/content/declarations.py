@@ -18,10 +18,10 @@ from scrapy_dedup.content.metadata import MAX_JSON_CHARS, page_nodes
 from scrapy_dedup.content.normalise import is_well_formed
 from scrapy_dedup.content.page import Element
 
-MAX_DECLARATIONS = 20
+MAX_DECLARATIONS = 10
 """Of links, and of all others together."""
 
-MAX_RAW_CHARS = canonical.MAX_URL_CHARS + 1
+MAX_READ_CHARS = canonical.MAX_URL_CHARS + 1
 """One more than a URL may have: the rest of a longer one changes nothing."""
 
 MAX_HEADER_CHARS = 8_192
@@ -38,7 +38,7 @@ def declarations(root: Element) -> PageDeclarations:
         if element.tag == "base":
             href = element.get("href")
             if base is None and href is not None and _in_head(element):
-                base = href[:MAX_RAW_CHARS]
+                base = href[:MAX_READ_CHARS]
         elif element.tag == "meta" and _is_noindex(element):
             noindex = True
         else:
@@ -58,7 +58,7 @@ def link_headers(values: Iterable[str], is_own: Callable[[str], bool]) -> Iterat
     found = (link for value in values for link in links_of(value))
     own = (link for link in found if "canonical" in link.relations and is_own(link.anchor or ""))
     for link in islice(own, MAX_DECLARATIONS):
-        yield Stated(canonical.HEADER, link.target[:MAX_RAW_CHARS])
+        yield Stated(canonical.HEADER, link.target[:MAX_READ_CHARS])
 
 
 def is_noindex_header(values: Iterable[str]) -> bool:
@@ -84,7 +84,7 @@ def _is_noindex(element: Element) -> bool:
 def _declared(element: Element) -> Iterator[Stated]:
     for source, raw in _READERS[element.tag](element):
         if raw is not None and is_well_formed(raw):
-            yield Stated(source, raw[:MAX_RAW_CHARS], _in_head(element))
+            yield Stated(source, raw[:MAX_READ_CHARS], _in_head(element))
 
 
 def _in_head(element: Element) -> bool:
@@ -116,7 +116,7 @@ def _of_meta(element: Element) -> _Found:
 
 def _refreshed_to(content: str) -> str | None:
     """Return the URL of ``<meta http-equiv=refresh content="0; url='...'">``."""
-    _, separator, rest = content[: MAX_RAW_CHARS + 100].replace(",", ";", 1).partition(";")
+    _, separator, rest = content[: MAX_READ_CHARS + 100].replace(",", ";", 1).partition(";")
     name, equals, url = rest.partition("=")
     if not separator or not equals or name.strip().lower() != "url":
         return None
