@@ -63,6 +63,8 @@ class Fingerprinter:
             base = framed_digest(b"request", request.method.encode(), key.encode(), request.body)
         else:
             base = self._users.fingerprint(with_url(request, key))
+            if self._suite.urls.is_decided(request.url):  # it may take a key of its own for the one it shared
+                base = framed_digest(b"decided", base, key.encode())
         variant = variant_of_key(request)
         if not hops and variant is None:
             return base

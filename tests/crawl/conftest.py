@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import io
 import json
 import os
 import select
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -358,18 +360,17 @@ class Done:
     err: str
 
 
+def run_dedup(*arguments: object) -> Done:
+    """Run ``scrapy dedup`` in this process, outside any project."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as exit_:
+        execute(["scrapy", "dedup", *map(str, arguments)], settings=Settings())
+    assert "Traceback" not in err.getvalue()
+    return Done(exit_.value.code or 0, out.getvalue(), err.getvalue())
+
+
 @pytest.fixture
-def dedup(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., Done]:
-    """Return a function that runs ``scrapy dedup`` outside any project, in an empty folder."""
+def dedup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Done]:
+    """Return a function that runs ``scrapy dedup`` in an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-    def run_command(*arguments: object) -> Done:
-        with pytest.raises(SystemExit) as exit_:
-            execute(["scrapy", "dedup", *map(str, arguments)], settings=Settings())
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return Done(exit_.value.code or 0, captured.out, captured.err)
-
-    return run_command
+    return run_dedup
