@@ -43,27 +43,27 @@ class Evidence(enum.IntEnum):
 
 def evidence_of(outcome: Outcome, *, has_text: bool, reason: str | None) -> Evidence:
     """Return what an observation proves, by its outcome, whether it has a text, and its reason."""
-    return next(
-        (evidence for proves, evidence in _EVIDENCE if proves(outcome, has_text, reason)), Evidence.NONE
-    )
+    if outcome is Outcome.FETCHED:
+        return Evidence.PAGE if has_text else Evidence.NONE
+    if outcome is Outcome.SKIPPED:
+        return Evidence.PAGE if reason == FRESH else Evidence.NONE
+    return _PROVED.get(outcome, Evidence.NONE)
 
 
-_EVIDENCE: tuple[tuple[Callable[[Outcome, bool, str | None], bool], Evidence], ...] = (
-    (lambda outcome, has_text, _: outcome is Outcome.FETCHED and has_text, Evidence.PAGE),
-    (lambda outcome, _, __: outcome is Outcome.NOT_MODIFIED, Evidence.PAGE),
-    (lambda outcome, _, reason: outcome is Outcome.SKIPPED and reason == FRESH, Evidence.PAGE),
-    (lambda outcome, _, __: outcome is Outcome.GONE, Evidence.GONE),
-)
+_PROVED = {Outcome.NOT_MODIFIED: Evidence.PAGE, Outcome.GONE: Evidence.GONE}
 
 
 @dataclass(frozen=True, slots=True)
 class SeenText:
-    """What identifies the text of an observation."""
+    """What identifies the text of an observation.
+
+    Digests stand as their source has them: they are only compared with others from there.
+    """
 
     body_id: str
     representation: str
     extractor_id: str
-    normalized_digest: str
+    normalized_digest: str | bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class Seen:
     validity: Validity | None
     validity_reason: str | None
     reason: str | None
-    payload_digest: str | None
-    residual_digest: str | None
+    payload_digest: str | bytes | None
+    residual_digest: str | bytes | None
     text: SeenText | None
 
     @classmethod
@@ -162,8 +162,13 @@ Reason = Callable[[Case], "str | None"] | str | None
 
 
 def change_kind(case: Case) -> tuple[ChangeKind, str | None]:
-    """Return what became of a key, and why where the kind does not say it: the first row that applies."""
-    kind, reason = next((kind, reason) for applies, kind, reason in RULES if applies(case))
+    """Return what became of a key, and why where the kind does not say it.
+
+    Without a page the evidence decides, with one the first of the `RULES` that applies.
+    """
+    kind, reason = WITHOUT_A_PAGE.get(case.evidence) or next(
+        (kind, reason) for applies, kind, reason in RULES if applies(case)
+    )
     return kind, reason(case) if callable(reason) else reason
 
 
@@ -232,28 +237,26 @@ def _texts(case: Case) -> tuple[SeenText, SeenText]:
     return now.text, before.text
 
 
-def _is_comparable(case: Case) -> bool:
-    return not (_is_other_extractor(case) or _has_other_conditions(case))
+def _is_same_page_read_otherwise(case: Case) -> bool:
+    return (_is_other_extractor(case) or _has_other_conditions(case)) and _is_same_payload(case)
 
 
+WITHOUT_A_PAGE: dict[Evidence, tuple[ChangeKind, Reason]] = {
+    Evidence.NONE: (ChangeKind.UNKNOWN, _why_no_news),
+    Evidence.GONE: (ChangeKind.GONE, None),
+    Evidence.REDIRECT: (ChangeKind.MOVED, None),
+}
 RULES: tuple[tuple[Callable[[Case], bool], ChangeKind, Reason], ...] = (
-    (lambda case: case.evidence is Evidence.NONE, ChangeKind.UNKNOWN, _why_no_news),
-    (lambda case: case.evidence is Evidence.GONE, ChangeKind.GONE, None),
-    (lambda case: case.evidence is Evidence.REDIRECT, ChangeKind.MOVED, None),
-    # From here on there is a page. A 304 of a page that the ledger never saw tells nothing of it.
-    (lambda case: _stands_unread(case) and case.before is None, ChangeKind.UNKNOWN, _how_it_stands),
+    # A 304 of a page that the ledger never saw tells nothing of it.
+    (lambda case: case.before is None and _stands_unread(case), ChangeKind.UNKNOWN, _how_it_stands),
     (lambda case: case.before is None, ChangeKind.NEW, None),
     (lambda case: case.was_gone, ChangeKind.NEW, "returned"),
     (_stands_unread, ChangeKind.UNCHANGED, _how_it_stands),
     # From here on there are two texts.
-    (
-        lambda case: not _is_comparable(case) and _is_same_payload(case),
-        ChangeKind.UNCHANGED,
-        "same_payload",
-    ),
+    (_is_same_text, ChangeKind.UNCHANGED, _residual_reason),
+    (_is_same_page_read_otherwise, ChangeKind.UNCHANGED, "same_payload"),
     (_is_other_extractor, ChangeKind.UNKNOWN, "other_extractor"),
     (_has_other_conditions, ChangeKind.UNKNOWN, "other_conditions"),
-    (_is_same_text, ChangeKind.UNCHANGED, _residual_reason),
     (_is_same_normalized, ChangeKind.REFORMATTED, None),
     (lambda _: True, ChangeKind.CHANGED, None),
 )

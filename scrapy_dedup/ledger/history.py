@@ -352,14 +352,12 @@ def seen_of_row(row: Row) -> Seen:
         at=codec.from_micros(row["fetched_us"]),
         conditions=rows.unpacked_conditions(row["conditions"]),
         http_status=row["http_status"],
-        outcome=Outcome(row["outcome"]),
+        outcome=_OUTCOMES[row["outcome"]],
         validity=None if row["validity"] is None else Validity(row["validity"]),
         validity_reason=codec.unescape_optional(row["validity_reason"]),
         reason=row["reason"],
-        payload_digest=None if row["payload_digest"] is None else codec.unpack_digest(row["payload_digest"]),
-        residual_digest=None
-        if row["residual_digest"] is None
-        else codec.unpack_digest(row["residual_digest"]),
+        payload_digest=row["payload_digest"],
+        residual_digest=row["residual_digest"],
         text=_text_of_row(row),
     )
 
@@ -371,5 +369,5 @@ def _text_of_row(row: Row) -> SeenText | None:
         body_id=codec.unpack_body_id(row["body_id"]),
         representation=codec.unescape(row["representation"]),
         extractor_id=codec.unescape(row["extractor_id"]),
-        normalized_digest=codec.unpack_digest(row["normalized_digest"]),
+        normalized_digest=row["normalized_digest"],
     )
