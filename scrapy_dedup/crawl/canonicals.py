@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -91,6 +92,16 @@ class Canonicals:
         if place not in self._requested and not suite.is_closing:
             self._requested.add(place)
             suite.spawn(self._request(response, _like(request, target)))
+
+    async def seen_us(self, url_keys: Sequence[str]) -> Mapping[str, int]:
+        """Return when the confirmed canonicals of pages were last seen, where pages are skipped for that.
+
+        Raises:
+            LedgerError: when the ledger failed.
+        """
+        if self._suite.config.canonical != "skip" or not url_keys:
+            return {}
+        return await asyncio.wrap_future(self._suite.writer.canonicals_seen(url_keys))
 
     def _is_wanted(self, canonical: Mapping[str, Any]) -> bool:
         """Tell whether a target is still to be seen; another site is wanted only by name."""

@@ -15,7 +15,7 @@ import functools
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FRESH = "fresh"  # the reason of a skip
+FRESH = "fresh"  # the reasons of a skip
+CANONICAL = "canonical"
 ROLE = "dedup_role"  # meta: LISTING for a page that is there for its links
 LISTING = "listing"
 
@@ -226,8 +227,8 @@ class Freshness:
         waiting = deque(asked)
         while waiting:
             batch = [waiting.popleft() for _ in range(min(BATCH, len(waiting)))]
-            for request, page in zip(batch, await self._fresh_pages(batch), strict=True):
-                links = None if page is None else await self._skip(request, page)
+            for request, known in zip(batch, await self._known_pages(batch), strict=True):
+                links = None if known is None else await self._skip(request, *known)
                 if links is None:
                     self._settle(self._place(request), TO_FETCH)
                     yield request
@@ -238,38 +239,46 @@ class Freshness:
 
     # -- one page
 
-    async def _fresh_pages(self, requests: Sequence[Request]) -> list[SeenPage | None]:
-        """Return the fresh page of each request, None for those to be fetched."""
+    async def _known_pages(self, requests: Sequence[Request]) -> list[tuple[SeenPage, str] | None]:
+        """Return the page of each request and why it need not be fetched, None for those to be fetched."""
         suite = self._suite
         try:
             pages = await suite.latest_pages([self.question_about(request) for request in requests])
+            reliable = [
+                page if page and is_reliable(page, suite.key_of(request.url), self.terms) else None
+                for request, page in zip(requests, pages, strict=True)
+            ]
+            keys = [page.observation.url_key for page in reliable if page]
+            canonicals_us = await suite.canonicals.seen_us(keys)
         except LedgerError as error:
             suite.fail(error)
             return [None] * len(requests)
-        now_us, run = _now_us(), (suite.job.job_id, self._started_us)
-        max_age_us = int((suite.config.freshness_s or 0) * 1_000_000)
-        return [
-            page
-            if page is not None
-            and is_fresh(page, now_us=now_us, max_age_us=max_age_us, run=run)
-            and is_reliable(page, suite.key_of(request.url), self.terms)
-            else None
-            for request, page in zip(requests, pages, strict=True)
-        ]
+        return [self._if_known(page, canonicals_us) if page else None for page in reliable]
 
-    async def _skip(self, request: Request, page: SeenPage) -> list[Request] | None:
+    def _if_known(self, page: SeenPage, canonicals_us: Mapping[str, int]) -> tuple[SeenPage, str] | None:
+        """Return a page with the reason for which it is not fetched, if there is one."""
+        now_us, run = _now_us(), (self._suite.job.job_id, self._started_us)
+        max_age_us = int((self._suite.config.freshness_s or 0) * 1_000_000)
+        if is_fresh(page, now_us=now_us, max_age_us=max_age_us, run=run):
+            return page, FRESH
+        canonical_us = canonicals_us.get(page.observation.url_key)
+        if canonical_us is not None and abs(now_us - canonical_us) <= max_age_us:
+            return page, CANONICAL
+        return None
+
+    async def _skip(self, request: Request, page: SeenPage, reason: str) -> list[Request] | None:
         """Record that a page is skipped and return its links; None when they cannot stand for it."""
         suite = self._suite
         stored = suite.links.stored(page.links, request)
         links = None if stored is None else await self._passed(request, page, stored)
         if links is None:
             return None
-        suite.stats.inc_value(names.REQUESTS_FRESH)
+        suite.stats.inc_value(names.REQUESTS_FRESH if reason == FRESH else names.REQUESTS_CANONICAL)
         key = page.observation.url_key.encode("utf-8", "surrogatepass")  # others may redirect to it as well
         if not page.in_job and key not in self._recorded:
             self._recorded.add(key)
             await suite.guard(
-                suite.pages.record_skip(request, page, reason=FRESH, conditions=self.conditions_of(request))
+                suite.pages.record_skip(request, page, reason=reason, conditions=self.conditions_of(request))
             )
         return links
 

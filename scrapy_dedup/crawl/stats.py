@@ -10,6 +10,7 @@ REQUESTS_REWRITTEN = "dedup/requests/rewritten"
 REQUESTS_MERGED = "dedup/requests/merged"
 REQUESTS_DENIED = "dedup/requests/denied"
 REQUESTS_FRESH = "dedup/requests/fresh"
+REQUESTS_CANONICAL = "dedup/requests/canonical"
 REQUESTS_DENIED_BY_REASON = "dedup/requests/denied/"
 RULES = "dedup/rules/"
 VARIANTS_REQUESTED = "dedup/variants/requested"
@@ -42,6 +43,7 @@ STATS: dict[str, str] = {
     REQUESTS_MERGED: "Requests not sent because their key was known.",
     REQUESTS_DENIED: "Requests not sent because a rule forbids them.",
     REQUESTS_FRESH: "Requests not sent because their page was fetched not long ago; its links were followed.",
+    REQUESTS_CANONICAL: "Requests not sent because what their page is a copy of was fetched not long ago.",
     REQUESTS_DENIED_BY_REASON: "Denied requests for each reason.",
     RULES: "How often each rule changed a URL.",
     VARIANTS_REQUESTED: "Merged URLs that got their turn because the request for their key failed.",

@@ -23,7 +23,7 @@ from scrapy_dedup.content.canonical import (
     Verdict,
     judge_canonical,
 )
-from scrapy_dedup.ledger import codec, relations, rows, schema
+from scrapy_dedup.ledger import codec, decisions, relations, rows, schema
 from scrapy_dedup.ledger.statement import SOUGHT, Change, ListQuery
 from scrapy_dedup.records import (
     AliasRecord,
@@ -327,6 +327,41 @@ class Canonicals:
         """Judge claims that are due, as many as a commit may take."""
         self._judge(connection, self._take_due(connection, MAX_JUDGED))
 
+    def confirmed(self, connection: sa.Connection, url_keys: Collection[str]) -> dict[str, int]:
+        """Return when the canonical of a page was last seen, for those keys whose claim is confirmed.
+
+        Args:
+            connection: changes nothing there.
+            url_keys: at most `statement.MAX_LIST`.
+
+        Returns:
+            Microseconds since 1970 by URL key; nothing for a page that is its own canonical.
+        """
+        pages = _latest(connection, list(map(codec.url_digest, url_keys)), corpus=self._corpus)
+        claimants = [page for page in pages.values() if page is not None and page.is_claimant]
+        if not claimants:
+            return {}
+        held = self._held(connection, [page.url_key for page in claimants])
+        ways = self._ways(connection, _Known(pages), claimants)
+        ruled = decisions.load(connection)
+        found: dict[str, int] = {}
+        for page in claimants:
+            relation, end = held.get(_pair(page)), ways[page.key].end
+            if relation is None or relation.a_digest != page.normalized_digest or end is None:
+                continue
+            holds = decisions.ruled_relation(relation, ruled.in_force(relation.relation_id))
+            if holds.state is RelationState.CONFIRMED and end.key != page.key:
+                found[page.url_key] = end.fetched_us
+        return found
+
+    def _ways(self, connection: sa.Connection, known: _Known, claimants: Sequence[Seen]) -> dict[bytes, _Way]:
+        """Follow the claims of pages as far as anything is known."""
+        ways = {page.key: _way_of(page, known) for page in claimants}
+        while known.wanted:  # ends: a way has a bounded number of places
+            self._load(connection, known, known.wanted)
+            ways = {page.key: _way_of(page, known) for page in claimants}
+        return ways
+
     def _resting_on(self, connection: sa.Connection, places: Iterable[bytes]) -> set[bytes]:
         return {bytes(row["page"]) for row in _WATCHERS.rows(connection, places, **self._in_corpus)}
 
@@ -350,10 +385,7 @@ class Canonicals:
         known = _Known()
         self._load(connection, known, pages)
         claimants = [page for place in pages if (page := known.pages[place]) and page.is_claimant]
-        ways = {page.key: _way_of(page, known) for page in claimants}
-        while known.wanted:  # ends: a way has a bounded number of places
-            self._load(connection, known, known.wanted)
-            ways = {page.key: _way_of(page, known) for page in claimants}
+        ways = self._ways(connection, known, claimants)
         crowds = self._texts_for_targets(connection, claimants)
         texts = _differing_texts(connection, [(page, ways[page.key].end) for page in claimants])
         found = [
@@ -456,6 +488,11 @@ def _claims(row: rows.Row) -> bool:
     if row["canonical"] is None or row["body"] is None:
         return False
     return claimed(codec.unpack_json(row["canonical"])) is not None
+
+
+def _pair(page: Seen) -> tuple[str, str]:
+    """Return the keys of a page and of what it claims to be."""
+    return page.url_key, page.claimed[1] if page.claimed else page.url_key
 
 
 def _target_place(page: Seen) -> bytes:

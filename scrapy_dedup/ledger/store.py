@@ -263,6 +263,10 @@ class Store:
             self._canonicals.learn(connection, (), notes)
         return [results[one.sighting.observation.seq] for one in batch]
 
+    def canonicals_seen(self, connection: sa.Connection, url_keys: Sequence[str]) -> dict[str, int]:
+        """Return when the confirmed canonicals of pages were last seen; see `Canonicals.confirmed`."""
+        return self._canonicals.confirmed(connection, url_keys)
+
     @property
     def has_due(self) -> bool:
         """Whether canonical claims are to be judged whose turn has not come yet."""

@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from scrapy_dedup.errors import LedgerError, LedgerUnavailable, LedgerWriteFailed
 from scrapy_dedup.ledger import engine
 from scrapy_dedup.ledger.aliases import AliasCounter, storable
+from scrapy_dedup.ledger.comparing import Comparison
 from scrapy_dedup.ledger.decide import Recorded, Sighting
 from scrapy_dedup.ledger.engine import Target, WriteSession
 from scrapy_dedup.ledger.lock import WAIT_S
@@ -79,16 +80,26 @@ class LedgerWriter:
     All methods may be called from any thread; the ledger itself is touched by the writer's thread alone.
     Nothing is opened or made before the first sighting.
 
+    Args:
+        with_changes: fill the ``changes`` of what is recorded.
+
     Attributes:
         started: the thread runs, or has run.
         failed: the error after which nothing more is written, or None.
     """
 
     def __init__(
-        self, url: str, job: JobRecord, policy_spec: Mapping[str, Any], *, reuse_normalized: bool
+        self,
+        url: str,
+        job: JobRecord,
+        policy_spec: Mapping[str, Any],
+        *,
+        reuse_normalized: bool,
+        with_changes: bool = False,
     ) -> None:
         self._target = Target.parse(url)
         self._job = job
+        self._with_changes = with_changes
         self._store = Store(job, policy_spec, reuse_normalized=reuse_normalized)
         self._session: WriteSession | None = None
         self._wake = threading.Condition()
@@ -152,6 +163,14 @@ class LedgerWriter:
     def latest_pages(self, asked: Sequence[PageQuestion]) -> Future[list[SeenPage | None]]:
         """Ask what was last seen of pages; at most `statement.MAX_LIST` at once."""
         question = _Question(lambda store, connection: store.latest_pages(connection, asked), _running())
+        self._submit(self._questions, question)
+        return question.future
+
+    def canonicals_seen(self, url_keys: Sequence[str]) -> Future[dict[str, int]]:
+        """Ask when the confirmed canonicals of pages were last seen; at most `statement.MAX_LIST` at once."""
+        question = _Question(
+            lambda store, connection: store.canonicals_seen(connection, url_keys), _running()
+        )
         self._submit(self._questions, question)
         return question.future
 
@@ -293,13 +312,23 @@ class LedgerWriter:
     ) -> None:
         prepared = _prepare_all(entries, self._job)
         with self._live_session().transaction() as connection:
+            comparison = self._comparison(connection, prepared) if self._with_changes and prepared else None
             results = self._store.write(connection, [one for _, one in prepared], notes)
+            if comparison is not None:
+                comparison.read(results)
             self._store.add_links(connection, links)
             answers = [one.ask(self._store, connection) for one in questions]
+        if comparison is not None:
+            results = comparison.completed(results)
         for (entry, _), result in zip(prepared, results, strict=True):
             _settle(entry.future, result)
         for question, answer in zip(questions, answers, strict=True):
             question.future.set_result(answer)
+
+    def _comparison(
+        self, connection: sa.Connection, prepared: Sequence[tuple[_Entry, Prepared]]
+    ) -> Comparison:
+        return Comparison(connection, self._job.corpus, [one.sighting for _, one in prepared])
 
     def _finish(self) -> None:
         deadline = time.monotonic() + DUE_S
