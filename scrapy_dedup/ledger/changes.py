@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from scrapy_dedup.content.spans import Difference, difference
+from scrapy_dedup.ledger import codec
 from scrapy_dedup.records import (
     BodyRecord,
     ChangeKind,
@@ -55,15 +56,12 @@ _PROVED = {Outcome.NOT_MODIFIED: Evidence.PAGE, Outcome.GONE: Evidence.GONE}
 
 @dataclass(frozen=True, slots=True)
 class SeenText:
-    """What identifies the text of an observation.
-
-    Digests stand as their source has them: they are only compared with others from there.
-    """
+    """What identifies the text of an observation; digests stand as they are stored, to be compared."""
 
     body_id: str
     representation: str
     extractor_id: str
-    normalized_digest: str | bytes
+    normalized_digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +79,8 @@ class Seen:
     validity: Validity | None
     validity_reason: str | None
     reason: str | None
-    payload_digest: str | bytes | None
-    residual_digest: str | bytes | None
+    payload_digest: bytes | None
+    residual_digest: bytes | None
     text: SeenText | None
 
     @classmethod
@@ -90,7 +88,8 @@ class Seen:
         """Return what an observation with its body says."""
         text = None
         if body is not None:
-            text = SeenText(body.body_id, body.representation, body.extractor_id, body.normalized_digest)
+            normalized = codec.pack_digest(body.normalized_digest)
+            text = SeenText(body.body_id, body.representation, body.extractor_id, normalized)
         return cls(
             observation_id=observation.observation_id,
             job_id=observation.job_id,
@@ -103,8 +102,8 @@ class Seen:
             validity=observation.validity,
             validity_reason=observation.validity_reason,
             reason=observation.reason,
-            payload_digest=observation.payload_digest,
-            residual_digest=observation.residual_digest,
+            payload_digest=_packed(observation.payload_digest),
+            residual_digest=_packed(observation.residual_digest),
             text=text,
         )
 
@@ -112,6 +111,10 @@ class Seen:
     def evidence(self) -> Evidence:
         """What the observation proves."""
         return evidence_of(self.outcome, has_text=self.text is not None, reason=self.reason)
+
+
+def _packed(digest: str | None) -> bytes | None:
+    return None if digest is None else codec.pack_digest(digest)
 
 
 @dataclass(frozen=True, slots=True)

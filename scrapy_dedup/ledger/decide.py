@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from scrapy_dedup.ledger.codec import body_id
-from scrapy_dedup.records import Action, BodyRecord, ObservationRecord, Outcome, Text, Validity
+from scrapy_dedup.records import Action, BodyRecord, ChangeRecord, ObservationRecord, Outcome, Text, Validity
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """A larger text is not stored; the observation keeps its digest and length and asks for a review."""
@@ -37,7 +37,7 @@ class Sighting:
     ``facet_by_redirect``. It takes the place of the reason of a text that is kept or reused.
 
     ``links`` is the JSON of the page's links, None where they are not known. ``known`` is the page that a
-    skip or a 304 stands for.
+    skip or a 304 stands for. ``moved_keys`` are other keys whose URLs were redirected to this one.
     """
 
     observation: ObservationRecord
@@ -46,15 +46,20 @@ class Sighting:
     key_reason: str | None = None
     links: str | None = None
     known: KnownPage | None = None
+    moved_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A sighting as the ledger holds it; ``body_is_new`` when this sighting brought the body."""
+    """A sighting as the ledger holds it; ``body_is_new`` when this sighting brought the body.
+
+    ``changes`` say what became of its key, and of the keys that led to it; empty where nobody asked for them.
+    """
 
     observation: ObservationRecord
     body: BodyRecord | None
     body_is_new: bool
+    changes: tuple[ChangeRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,6 @@ _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 _t = schema
 _seen = schema.observation.c
-_verdict: sa.BindParameter[str] = sa.bindparam("verdict", required=False)
 
 _NARROW = sa.select(
     _seen.url_key_digest,
@@ -73,7 +72,7 @@ SEEN_JOIN = (
     .outerjoin(_t.space, _t.space.c.ordinal == _t.body.c.space)
 )
 _WIDE = ListQuery(sa.select(*SEEN_COLUMNS).select_from(SEEN_JOIN).where(_seen.ordinal.in_(SOUGHT)))
-_REDIRECTS = ListQuery(
+REDIRECTS = ListQuery(
     sa.select(
         _t.alias.c.raw_url_digest,
         _t.alias.c.url_key_digest,
@@ -82,9 +81,9 @@ _REDIRECTS = ListQuery(
         _t.job.c.job_id,
     )
     .select_from(_t.alias.join(_t.job, _t.job.c.ordinal == _t.alias.c.job))
-    .where(_t.alias.c.raw_url_digest.in_(SOUGHT), _t.alias.c.verdict == _verdict)
+    .where(_t.alias.c.raw_url_digest.in_(SOUGHT), _t.alias.c.verdict == "redirected")
 )
-_TEXTS = ListQuery(
+TEXTS = ListQuery(
     sa.select(_t.body.c.ordinal, _t.body.c.codec, _t.body.c.data).where(_t.body.c.ordinal.in_(SOUGHT))
 )
 
@@ -295,7 +294,7 @@ class History:
         bodies = [row["body"] for row in of if row]
         found = {
             row["ordinal"]: codec.unpack_text(row["codec"], row["data"])
-            for row in _TEXTS.rows(self._connection, bodies)
+            for row in TEXTS.rows(self._connection, bodies)
         }
         before, now = (found[body] for body in bodies)
         return before, now
@@ -310,7 +309,7 @@ class History:
             for name in (key.digest, *self._url_digests(key, wide))
         }
         moved: dict[bytes, _Moved] = {}
-        for row in _REDIRECTS.rows(self._connection, names, verdict="redirected"):
+        for row in REDIRECTS.rows(self._connection, names):
             key, to_digest = names[bytes(row["raw_url_digest"])], bytes(row["url_key_digest"])
             job = row["job"]
             if to_digest == key.digest or job not in scope.jobs:
