@@ -37,6 +37,7 @@ from scrapy_dedup.content.extraction import Extraction, ExtractOptions, Payload
 from scrapy_dedup.content.language import language_of
 from scrapy_dedup.content.metadata import metadata
 from scrapy_dedup.content.normalise import is_well_formed
+from scrapy_dedup.content.outline import structure_of
 from scrapy_dedup.content.page import Decoded, Element, decode, parse, prepare
 from scrapy_dedup.near.simhash import SCHEME, simhash
 from scrapy_dedup.records import Text
@@ -82,16 +83,18 @@ def _extract(digest: str, decoded: Decoded, url: str, options: ExtractOptions) -
     heading = first_heading(root)
     prepare(root)
     found = list(blocks(root))
+    structure = structure_of(decoded.text, found, visible_tokens)
     main, flags = _usable(_main(root, url, options), visible_tokens, found)
     visible_words = int(size_in_words(visible_tokens))
     if main is None:
         scripted = ("scripted",) if _has_scripts(root) else ()
         noted = (*decoded.flags, *flags, *scripted)
-        return Extraction(digest, None, None, visible_words, stated, noted, declared)
+        return Extraction(digest, None, None, visible_words, stated, noted, declared, structure)
     if not is_well_formed(main):
         return Extraction(digest, None, "malformed_text", visible_words, stated, decoded.flags, declared)
     text = _text(main, visible, residual_digest(found, main, heading), options)
-    return Extraction(digest, text, None, visible_words, stated, (*decoded.flags, *flags), declared)
+    noted = (*decoded.flags, *flags)
+    return Extraction(digest, text, None, visible_words, stated, noted, declared, structure)
 
 
 def _main(root: Element, url: str, options: ExtractOptions) -> str | None:

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Literal
 
 from scrapy_dedup.content.canonical import PageDeclarations
+from scrapy_dedup.content.structure import Structure
 from scrapy_dedup.records import Sourced, Text
 
 # Names what we do to a page before and after the libraries see it; a change in that is a new extractor.
@@ -116,6 +117,7 @@ class Extraction:
         metadata: what the page states about itself.
         flags: what a reader of the text should know, see `scrapy_dedup.content.extract`.
         declared: what the page says its own address is.
+        structure: what the rules of validity need to know of the page's tree; None where there is no tree.
     """
 
     payload_digest: str
@@ -125,6 +127,7 @@ class Extraction:
     metadata: PageMetadata = field(default_factory=PageMetadata)
     flags: tuple[str, ...] = ()
     declared: PageDeclarations = field(default_factory=PageDeclarations)
+    structure: Structure | None = None
 
 
 @dataclass(frozen=True, slots=True)
