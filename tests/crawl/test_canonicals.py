@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
@@ -191,3 +193,30 @@ def test_another_site_is_fetched_only_where_it_is_allowed_by_name_and_within_the
         f"{SITE}/deep",
         "http://www.sister.example/a",
     }
+
+
+def test_a_page_is_skipped_while_its_canonical_is_fresh_and_its_links_are_followed(serve, crawl):
+    copies = {
+        "/": page("index", ["/article", "/print", "/other", "/list"]),
+        "/article": page("article"),
+        "/print": page("article", ["/behind"], head=head("/article")),
+        "/other": page("other", head=head("/article")),
+        "/list": page("list"),
+        "/behind": page("behind"),
+    }
+    server = serve(copies)
+    settings = {"DEDUP_CANONICAL": "skip", "DEDUP_FRESHNESS": "1h"}
+    first = crawl(start=[f"{SITE}/"], proxy=server, settings=settings)
+    assert set(server.site.targets()) == copies.keys()
+    with closing(sqlite3.connect(first.ledger_path)) as ledger, ledger:  # two hours later, but for one page
+        ledger.execute(
+            "update observation set fetched_us = fetched_us - 7200000000 where url not like '%/article'"
+        )
+    server.site.forget_hits()
+
+    again = crawl(start=[f"{SITE}/"], proxy=server, settings=settings, folder=first.folder)
+    assert set(server.site.targets()) == {"/", "/other", "/list", "/behind"}
+    assert again.stats["dedup/requests/canonical"] == again.stats["dedup/requests/fresh"] == 1
+    skipped = {row.url: row.reason for row in again.ledger.observations if row.outcome == "skipped"}
+    assert skipped == {f"{SITE}/article": "fresh", f"{SITE}/print": "canonical"}
+    assert again.exit_code == 0
