@@ -9,14 +9,18 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from scrapy_dedup.config import SETTINGS, Config
+from scrapy_dedup.ledger import LedgerWriter, Sighting
 from scrapy_dedup.urls import UrlPolicy
 
+from .crawl import by_hand
+
+POLICY = UrlPolicy.preset("standard")
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(
     r"(?:<!-- (?P<why>not run: [^>]+) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.DOTALL
@@ -30,7 +34,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_every_language_has_a_way_to_run():
-    assert {block["language"] for block in RUN} <= {"python", "toml", "bash", "text"}
+    assert {block["language"] for block in RUN} <= {"python", "toml", "bash", "text", "console", "csv"}
 
 
 def test_the_only_text_is_the_funnel():
@@ -128,6 +132,31 @@ def run(folder: Path, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_the_walk_through_undo_prints_what_it_says(tmp_path):
+    (walk,) = blocks("console")
+    (tmp_path / "events.csv").write_text(blocks("csv")[0], encoding="utf-8")
+    write_ledger(tmp_path / "dedup.db", "https://docs.example/guide", linked="https://docs.example/guide/")
+    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", walk, re.MULTILINE)
+
+    for command, said in steps:
+        program, *arguments = shlex.split(command)
+        assert program == "scrapy"
+        printed = run(tmp_path, *arguments)
+        assert doctest.OutputChecker().check_output(said, printed, doctest.ELLIPSIS), printed
+    assert len(steps) == 5
+
+
+def write_ledger(path: Path, url: str, *, linked: str) -> None:
+    """Write a ledger with one page, to which another page links under another URL."""
+    writer = LedgerWriter(f"sqlite:///{path}", by_hand.job("docs"), POLICY.spec(), reuse_normalized=True)
+    writer.record(
+        Sighting(by_hand.observation(writer, "docs", url), by_hand.text_of("A guide with some words."))
+    ).result(20)
+    merged = by_hand.alias("docs", linked, "trailing_slash")
+    writer.note(replace(merged, referrer_url="https://docs.example/"))
+    writer.finish("finished")
 
 
 COMMANDS = [line for code in blocks("bash") for line in code.splitlines() if line.strip()]
