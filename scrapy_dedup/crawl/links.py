@@ -7,6 +7,7 @@ not kept: a page with a request that cannot be told in JSON, or whose callback f
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import json
@@ -172,16 +173,21 @@ def _told_headers(request: Request) -> dict[str, list[str]]:
 
 
 def _is_json(value: object, depth_left: int = MAX_DEPTH) -> bool:
-    """Tell whether a value comes back from JSON as what it was; a tuple would come back as a list."""
+    """Tell whether a value comes back from JSON as what it was; a tuple would come back as a list.
+
+    Strings may be of a kind that parsers make, as the text of a link is.
+    """
     kind = type(value)
     if value is None or kind in (str, int, bool):
         return True
+    if isinstance(value, str):
+        return not isinstance(value, enum.Enum)
     if isinstance(value, float):
         return kind is float and math.isfinite(value)
     if depth_left == 0 or kind not in (list, dict):
         return False
     if isinstance(value, dict):
-        return all(type(key) is str and _is_json(entry, depth_left - 1) for key, entry in value.items())
+        return all(isinstance(key, str) and _is_json(entry, depth_left - 1) for key, entry in value.items())
     return isinstance(value, list) and all(_is_json(entry, depth_left - 1) for entry in value)
 
 

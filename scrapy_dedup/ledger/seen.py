@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -52,16 +53,15 @@ _PAGES = (
 _SEEN_IN_JOB = (
     sa.select(_seen.url_key_digest).where(_seen.url_key_digest.in_(SOUGHT), _seen.job == _job).distinct()
 )
-_LATEST_REDIRECTS = (
-    sa.select(sa.func.max(_t.alias.c.ordinal))
-    .select_from(_t.alias.join(_t.job, _t.job.c.ordinal == _t.alias.c.job))
-    .where(
-        _t.alias.c.raw_url_digest.in_(SOUGHT), _t.alias.c.verdict == "redirected", _t.job.c.corpus == _corpus
-    )
-    .group_by(_t.alias.c.raw_url_digest)
+_REDIRECTS = (
+    sa.select(_t.alias.c.raw_url_digest, _t.alias.c.url_key_digest)
+    .where(_t.alias.c.raw_url_digest.in_(SOUGHT), _t.alias.c.verdict == "redirected")
+    .distinct()
 )
-_REDIRECTS = sa.select(_t.alias.c.raw_url_digest, _t.alias.c.url_key_digest, _t.alias.c.job).where(
-    _t.alias.c.ordinal.in_(_LATEST_REDIRECTS)
+_REDIRECTS_OF_JOBS = sa.select(_t.alias.c.raw_url_digest, _t.alias.c.url_key_digest, _t.alias.c.job).where(
+    _t.alias.c.raw_url_digest.in_(SOUGHT),
+    _t.alias.c.verdict == "redirected",
+    _t.alias.c.job.in_(sa.bindparam("jobs", expanding=True)),
 )
 
 _HELD_LINKS = ListQuery(sa.select(_t.link_set.c.digest).where(_t.link_set.c.digest.in_(SOUGHT)))
@@ -112,8 +112,8 @@ def latest_pages(
 ) -> list[SeenPage | None]:
     """Return the latest news of each page, None where there is none.
 
-    A URL that redirected is answered with the page that it led to, as long as the crawl that saw the redirect
-    is the last that saw the page.
+    A URL that redirected is answered with the page that it led to, as long as the crawl that saw the page
+    last saw the redirect too.
 
     Args:
         connection: to the ledger.
@@ -121,49 +121,69 @@ def latest_pages(
         corpus: other corpora know nothing of it.
         job: the ordinal of the job that asks.
     """
-    escaped = codec.escape(corpus)
-    redirects = _redirects(connection, asked, escaped)
-    digests = {codec.url_digest(question.url_key) for question in asked}
-    digests |= {target for target, _ in redirects.values()}
-    in_job = {
-        bytes(digest)
-        for digest in connection.execute(_SEEN_IN_JOB, {"sought": list(digests), "job": job}).scalars()
-    }
-    found = connection.execute(_PAGES, {"sought": list(digests), "corpus": escaped}).mappings().all()
-    latest = {
-        (digest, page.observation.conditions): (row["ordinal"], row["job"], page)
-        for row in found
-        for digest in [bytes(row["url_key_digest"])]
-        for page in [_seen_page(row, digest in in_job)]
-    }
-    return [_answer(question, latest, redirects) for question in asked]
+    urls = {codec.url_digest(question.url) for question in asked if question.url}
+    targets = _targets(connection, urls)
+    digests = {codec.url_digest(question.url_key) for question in asked}.union(*targets.values())
+    latest = _latest(connection, digests, corpus, job)
+    jobs = {news.job for news in latest.values()}
+    redirects = _redirects_of_jobs(connection, urls, jobs) if targets else set()
+    return [_answer(question, latest, targets, redirects) for question in asked]
 
 
-Latest = Mapping[tuple[bytes, Conditions], tuple[int, int, SeenPage]]
-"""By digest of the key and conditions: the place of the observation, its job, and the page."""
+class _News(NamedTuple):
+    """The latest news under one key and set of conditions: its place, its job, and the page."""
 
-Redirects = Mapping[str, tuple[bytes, int]]
-"""By URL: the digest of the key that it led to, and the job that saw it."""
-
-
-def _redirects(connection: sa.Connection, asked: Sequence[PageQuestion], corpus: str) -> Redirects:
-    by_digest = {codec.url_digest(question.url): question.url for question in asked if question.url}
-    if not by_digest:
-        return {}
-    found = connection.execute(_REDIRECTS, {"sought": list(by_digest), "corpus": corpus}).mappings()
-    return {
-        by_digest[bytes(row["raw_url_digest"])]: (bytes(row["url_key_digest"]), row["job"]) for row in found
-    }
+    ordinal: int
+    job: int
+    page: SeenPage
 
 
-def _answer(question: PageQuestion, latest: Latest, redirects: Redirects) -> SeenPage | None:
-    candidates = [latest.get((codec.url_digest(question.url_key), question.conditions))]
-    if question.url is not None and question.url in redirects:
-        target, job = redirects[question.url]
-        led_to = latest.get((target, question.conditions))
-        candidates.append(led_to if led_to is not None and led_to[1] == job else None)
-    found = [candidate for candidate in candidates if candidate is not None]
-    return max(found, key=lambda candidate: candidate[0])[2] if found else None
+_Latest = Mapping[tuple[bytes, Conditions], _News]
+
+
+def _targets(connection: sa.Connection, urls: set[bytes]) -> dict[bytes, set[bytes]]:
+    """Return the digests of the keys that URLs redirected to, in whatever crawl."""
+    targets: dict[bytes, set[bytes]] = {}
+    if urls:
+        for url, key in connection.execute(_REDIRECTS, {"sought": list(urls)}):
+            targets.setdefault(bytes(url), set()).add(bytes(key))
+    return targets
+
+
+def _latest(connection: sa.Connection, digests: set[bytes], corpus: str, job: int) -> _Latest:
+    sought = list(digests)
+    seen_in_job = connection.execute(_SEEN_IN_JOB, {"sought": sought, "job": job}).scalars()
+    in_job = {bytes(digest) for digest in seen_in_job}
+    found = connection.execute(_PAGES, {"sought": sought, "corpus": codec.escape(corpus)}).mappings().all()
+    latest: dict[tuple[bytes, Conditions], _News] = {}
+    for row in found:
+        digest = bytes(row["url_key_digest"])
+        page = _seen_page(row, digest in in_job)
+        latest[digest, page.observation.conditions] = _News(row["ordinal"], row["job"], page)
+    return latest
+
+
+def _redirects_of_jobs(
+    connection: sa.Connection, urls: set[bytes], jobs: set[int]
+) -> set[tuple[bytes, bytes, int]]:
+    found = connection.execute(_REDIRECTS_OF_JOBS, {"sought": list(urls), "jobs": list(jobs)})
+    return {(bytes(url), bytes(key), job) for url, key, job in found}
+
+
+def _answer(
+    question: PageQuestion,
+    latest: _Latest,
+    targets: Mapping[bytes, set[bytes]],
+    redirects: set[tuple[bytes, bytes, int]],
+) -> SeenPage | None:
+    own = latest.get((codec.url_digest(question.url_key), question.conditions))
+    candidates = [] if own is None else [own]
+    url = codec.url_digest(question.url or "")
+    for target in targets.get(url, ()):
+        news = latest.get((target, question.conditions))
+        if news is not None and (url, target, news.job) in redirects:
+            candidates.append(news)
+    return max(candidates, key=lambda news: news.ordinal).page if candidates else None
 
 
 def _seen_page(row: rows.Row, in_job: bool) -> SeenPage:

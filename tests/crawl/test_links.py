@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
-from scrapy.http import JsonRequest
+from scrapy.http import HtmlResponse, JsonRequest
+from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
 
 from scrapy_dedup.crawl.links import MAX_LINKS, MAX_LINKS_BYTES, LinkCodec, LinkList, Unstorable, stored_links
+from scrapy_dedup.records import Outcome
 
 URL = "https://docs.example/a"
 
@@ -140,6 +142,7 @@ REFUSED = {
     "a proxy with credentials": ("secret", lambda: Request(URL, meta={"proxy": "http://a:b@proxy.example"})),
     "a tuple, which JSON makes a list": ("not_json", lambda: Request(URL, meta={"pair": (1, 2)})),
     "an object": ("not_json", lambda: Request(URL, cb_kwargs={"spider": OWN})),
+    "an enumeration": ("not_json", lambda: Request(URL, meta={"state": Outcome.GONE})),
     "bytes": ("not_json", lambda: Request(URL, meta={"raw": b"a"})),
     "a key that is a number": ("not_json", lambda: Request(URL, meta={"by": {1: 2}})),
     "not a number": ("not_json", lambda: Request(URL, meta={"share": float("nan")})),
@@ -234,8 +237,9 @@ def test_links_are_of_the_callback_that_yielded_them(stored_by, asked_by, is_sam
 
 def test_links_of_a_crawl_spider_are_of_its_rule():
     codec = LinkCodec(Ruled())
-    request = codec._spider._build_request(0, type("Link", (), {"url": URL, "text": "to a"}))
-    other = codec._spider._build_request(1, type("Link", (), {"url": URL, "text": "to a"}))
+    body = f'<a href="{URL}">to <b>a</b></a>'.encode()
+    (link,) = LinkExtractor().extract_links(HtmlResponse(URL, body=body, encoding="utf-8"))
+    request, other = (codec._spider._build_request(rule, link) for rule in (0, 1))
     links = LinkList(codec, request)
     links.add(other)
     links.is_whole = True
