@@ -10,13 +10,20 @@ import json
 import jsonschema
 import pytest
 
+from scrapy_dedup.ledger import record_decision
+from scrapy_dedup.ledger.decisions import opposite
 from scrapy_dedup.records import (
     AliasRecord,
     BodyRecord,
     ChangeRecord,
+    DecisionAction,
+    DecisionRecord,
     JobRecord,
     ObservationRecord,
     Outcome,
+    RelationKind,
+    RelationRecord,
+    RelationState,
     Sourced,
     Validity,
     to_dict,
@@ -28,8 +35,16 @@ KINDS = {
     "body": BodyRecord,
     "alias": AliasRecord,
     "change": ChangeRecord,
+    "relation": RelationRecord,
+    "decision": DecisionRecord,
 }
-CLOSED = {"outcome": Outcome, "validity": Validity}
+CLOSED = [
+    ("observation", "outcome", Outcome),
+    ("observation", "validity", Validity),
+    ("relation", "kind", RelationKind),
+    ("relation", "state", RelationState),
+    ("decision", "action", DecisionAction),
+]
 
 
 def schema_of(kind: str) -> dict:
@@ -58,10 +73,10 @@ def test_the_schema_is_valid_and_lists_exactly_the_fields_of_the_record(kind):
     assert schema["properties"]["schema"] == {"const": KINDS[kind].schema}
 
 
-@pytest.mark.parametrize("name", CLOSED)
-def test_the_schema_knows_every_state(name):
-    states = schema_of("observation")["properties"][name]["enum"]
-    assert set(states) - {None} == {state.value for state in CLOSED[name]}
+@pytest.mark.parametrize(("kind", "name", "states"), CLOSED, ids=[name for _, name, _ in CLOSED])
+def test_the_schema_knows_every_state(kind, name, states):
+    known = schema_of(kind)["properties"][name]["enum"]
+    assert set(known) - {None} == {state.value for state in states}
 
 
 def test_all_records_of_a_ledger_validate(crawl, read):
@@ -80,6 +95,38 @@ def test_all_records_of_a_ledger_validate(crawl, read):
     lines = [*ledger.jobs(), *ledger.observations(), *ledger.bodies(), *ledger.aliases()]
     assert len(lines) == 2 + 5 + 3 + 101
     for record in lines:
+        validate(record)
+
+
+def test_all_relations_and_decisions_of_a_ledger_validate(crawl, read, ledger_url):
+    one = crawl()
+    for number, url in enumerate(["a/b", "c/d", "e/f", "g/h", "i/j"]):
+        one.see("Sorry.", f"http://site.example/{url}")
+        one.see(f"Text {number}", "http://site.example/a", payload_digest=None)
+    one.see("text  0", "http://site.example/b")
+    one.see(None, validity=Validity.LOGIN)
+    one.see(None, outcome=Outcome.SKIPPED, validity=None, http_status=None, payload_digest=None)
+    one.note("http://raw/1", "key")
+    one.note("http://raw/2", "key", "facet", verdict="denied")
+    one.writer.finish("finished")
+    for relation in read().relations():
+        record_decision(ledger_url, relation, opposite(relation), by="human:ann", note="why")
+        record_decision(ledger_url, relation, DecisionAction.UNDO, by="policy:tests")
+    ledger = read()
+    relations = list(ledger.relations())
+    assert {one.kind.value for one in relations} == {
+        "shared_template",
+        "same_text",
+        "same_normalized",
+        "revision",
+        "content_invalid",
+        "skipped",
+        "url_merged",
+        "url_denied",
+    }
+    decisions = list(ledger.decisions())
+    assert len(decisions) == 2 * len(relations)
+    for record in [*relations, *decisions, *ledger.observations()]:
         validate(record)
 
 
