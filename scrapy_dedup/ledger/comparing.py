@@ -46,7 +46,8 @@ _LAST_UNREAD = ListQuery(
         _seen.url_key_digest.in_(SOUGHT),
         _seen.space.is_(None),
         sa.or_(
-            _seen.outcome.in_(("gone", "not_modified")),
+            _seen.outcome == "gone",
+            _seen.outcome == "not_modified",
             sa.and_(_seen.outcome == "skipped", _seen.reason == FRESH),
         ),
         _t.job.c.corpus == _corpus,

@@ -99,15 +99,28 @@ def make_observation(
     return replace(made, **changes)
 
 
+SIGHTING_FIELDS = ("url_valid", "key_reason", "moved_keys")
+
+
 class Crawl:
     """A crawl as the ledger sees it: numbers its sightings and waits for each to be durable."""
 
-    def __init__(self, url: str, job: JobRecord, *, reuse_normalized: bool = True, spec=SPEC) -> None:
+    def __init__(
+        self,
+        url: str,
+        job: JobRecord,
+        *,
+        reuse_normalized: bool = True,
+        spec=SPEC,
+        with_changes: bool = False,
+    ) -> None:
         self.job = job
-        self.writer = LedgerWriter(url, job, spec, reuse_normalized=reuse_normalized)
+        self.writer = LedgerWriter(
+            url, job, spec, reuse_normalized=reuse_normalized, with_changes=with_changes
+        )
 
     def submit(self, text: Text | str | None, url: str = "http://site.example/a", *, seq=None, **changes):
-        sighting_changes = {key: changes.pop(key) for key in ("url_valid", "key_reason") if key in changes}
+        sighting_changes = {key: changes.pop(key) for key in SIGHTING_FIELDS if key in changes}
         number = self.writer.next_seq() if seq is None else seq
         observation = make_observation(number, url, self.job, **changes)
         made = make_text(text) if isinstance(text, str) else text
