@@ -277,9 +277,9 @@ class Freshness:
         key = page.observation.url_key.encode("utf-8", "surrogatepass")  # others may redirect to it as well
         if not page.in_job and key not in self._recorded:
             self._recorded.add(key)
-            await suite.guard(
-                suite.pages.record_skip(request, page, reason=reason, conditions=self.conditions_of(request))
-            )
+            # Beside the others, so that many are one commit; the next question waits in line behind them.
+            conditions = self.conditions_of(request)
+            suite.spawn(suite.pages.record_skip(request, page, reason=reason, conditions=conditions))
         return links
 
     async def _passed(
