@@ -64,6 +64,7 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
 def _decide_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("relation", metavar="RELATION_ID", help="as explain shows it, or its beginning")
     parser.add_argument("action", choices=DECIDABLE, help="what is to hold from now on")
+    _url_argument(parser)
     _signed_arguments(parser)
 
 
@@ -73,6 +74,7 @@ def _undo_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RELATION_ID|DECISION_ID",
         help="a relation, whose latest decision or, without one, what the suite did is undone; or a decision",
     )
+    _url_argument(parser)
     _signed_arguments(parser)
 
 
@@ -93,6 +95,12 @@ def _events_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def _url_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--url", metavar="URL", help="a URL whose explanation shows it: found at once in a large ledger too"
+    )
+
+
 def _signed_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--note", metavar="TEXT", help="why; kept with the decision")
     _by_argument(parser)
@@ -105,9 +113,25 @@ def _by_argument(parser: argparse.ArgumentParser) -> None:
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "what",
+        nargs="?",
+        choices=("records", "changes"),
+        default="records",
+        help="records: all that the ledger holds (default); changes: what became of each URL since a job",
+    )
+    parser.add_argument(
+        "--since",
+        metavar="ID",
+        help="with changes: the last job of the earlier ones (default: all but the latest)",
+    )
+    parser.add_argument(
         "--out", metavar="DIR", help="the folder to write to (default: dedup-export, none with --backup)"
     )
-    parser.add_argument("--job", metavar="ID", help="only this job and the bodies that it brought")
+    parser.add_argument(
+        "--job",
+        metavar="ID",
+        help="only this job and the bodies that it brought; with changes: the last of the later jobs",
+    )
     parser.add_argument(
         "--backup", metavar="FILE", help="copy the ledger to this new file, also during a crawl"
     )

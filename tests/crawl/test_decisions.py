@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -418,6 +419,7 @@ def test_what_is_undone_already_is_told_with_the_command_that_brings_it_back(led
         (["decide", "{merged}", "same", "--by", " "], "1 to 200 printable characters"),
         (["decide", "{merged}", "same", "--by", "a\nb"], "1 to 200 printable characters"),
         (["decide", "{merged}", "same", "--note", "n" * 10_001], "longer than 10000"),
+        (["undo", "{merged}", "--url", MIRROR], "holds nothing under {merged}"),
         (["forget", "https://nowhere.example/"], "nothing to forget"),
         (["forget", "https://nowhere.example/*"], "nothing to forget"),
     ],
@@ -432,6 +434,7 @@ def test_what_is_undone_already_is_told_with_the_command_that_brings_it_back(led
         "nobody decides",
         "a name in two lines",
         "a long note",
+        "a relation of another URL",
         "a URL never seen",
         "a prefix never seen",
     ],
@@ -447,7 +450,7 @@ def test_what_cannot_be_decided_is_one_message_and_writes_nothing(arguments, mes
 
 
 def test_a_beginning_of_two_identities_names_none(ledger, dedup, monkeypatch):
-    monkeypatch.setattr("scrapy_dedup.crawl.cli.relations._IDENTITY", __import__("re").compile("(rel1-)?()"))
+    monkeypatch.setattr("scrapy_dedup.crawl.cli.relations._IDENTITY", re.compile("(rel1-)?()"))
     done = dedup("decide", "rel1-", "same", "--ledger", ledger)
     assert done.code == 1
     assert "begins more than one identity: rel1-" in done.err

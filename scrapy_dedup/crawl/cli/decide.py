@@ -15,7 +15,7 @@ def run(context: Context) -> int:
     options = context.options
     url, by = context.ledger_url(), signature(options.by)
     with Ledger.open(url) as ledger:
-        relation = find_relation(ledger, options.relation)
+        relation = find_relation(ledger, options.relation, options.url)
     ruling = Ruling(relation, DecisionAction(options.action))
     rule(context, url, [ruling], by=by)
     return 0

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from scrapy_dedup.crawl.cli.context import Context
-from scrapy_dedup.crawl.cli.output import printable
+from scrapy_dedup.crawl.cli.output import columns, printable
 from scrapy_dedup.crawl.exporters import record_line
 from scrapy_dedup.errors import DedupError
 from scrapy_dedup.ledger import Ledger
+from scrapy_dedup.records import ChangeKind, ChangeRecord
 
 DEFAULT_FOLDER = "dedup-export"
 
 # File, and the records in it. An open ledger shows one state, so the files fit together during a crawl too.
 _Source = Callable[[Ledger, "str | None"], Iterable[object]]
+CHANGES_FILE = "changes.jsonl"
 FILES: dict[str, _Source] = {
     "jobs.jsonl": lambda ledger, job_id: (row for row in ledger.jobs() if job_id in (None, row.job_id)),
     "observations.jsonl": lambda ledger, job_id: ledger.observations(job_id=job_id),
@@ -31,6 +34,10 @@ FILES: dict[str, _Source] = {
 def run(context: Context) -> int:
     """Write the files, copy the ledger, or both."""
     options = context.options
+    if options.what == "changes":
+        return _run_changes(context)
+    if options.since:
+        raise DedupError("--since goes with changes: 'scrapy dedup export changes --since ID'")
     with Ledger.open(context.ledger_url()) as ledger:
         if options.backup:
             target = Path(options.backup).absolute()
@@ -43,6 +50,49 @@ def run(context: Context) -> int:
             for path, count in export(ledger, folder, job_id=options.job):
                 context.write(f"{printable(str(path))}: {count:,} {'line' if count == 1 else 'lines'}")
     return 0
+
+
+def _run_changes(context: Context) -> int:
+    """Write what became of each URL, and print how many there are of each kind."""
+    options = context.options
+    if options.backup:
+        raise DedupError("--backup copies the ledger; it does not go with changes")
+    folder = Path(options.out or DEFAULT_FOLDER).resolve()
+    with Ledger.open(context.ledger_url()) as ledger:
+        counts = export_changes(ledger, folder, since=options.since, job_id=options.job)
+    total = sum(counts.values())
+    context.write(f"{printable(str(folder / CHANGES_FILE))}: {total:,} {'line' if total == 1 else 'lines'}")
+    context.write(columns((kind.value, f"{counts[kind]:>9,}") for kind in ChangeKind))
+    return 0
+
+
+def export_changes(
+    ledger: Ledger, folder: Path, *, since: str | None = None, job_id: str | None = None
+) -> Counter[ChangeKind]:
+    """Write ``changes.jsonl`` into a folder, replacing an earlier one once the new one is complete.
+
+    Args:
+        ledger: the ledger.
+        folder: where to write; made where needed.
+        since: the last of the earlier jobs, as `Ledger.changes` takes it.
+        job_id: the last of the later jobs.
+
+    Returns:
+        How many changes there are of each kind.
+
+    Raises:
+        DedupError: when the ledger holds no such job, or the file's name is that of a folder.
+        OSError: when the file cannot be written.
+    """
+    counts: Counter[ChangeKind] = Counter()
+
+    def counted(changes: Iterable[ChangeRecord]) -> Iterator[ChangeRecord]:
+        for change in changes:
+            counts[change.kind] += 1
+            yield change
+
+    _write_all(folder, {CHANGES_FILE: counted(ledger.changes(since=since, job_id=job_id))})
+    return counts
 
 
 def export(ledger: Ledger, folder: Path, *, job_id: str | None = None) -> list[tuple[Path, int]]:
@@ -60,16 +110,22 @@ def export(ledger: Ledger, folder: Path, *, job_id: str | None = None) -> list[t
     """
     if job_id is not None and all(row.job_id != job_id for row in ledger.jobs()):
         raise DedupError(f"the ledger holds no job {job_id!r}; 'scrapy dedup export' without --job takes all")
+    counts = _write_all(folder, {name: source(ledger, job_id) for name, source in FILES.items()})
+    return [(folder / name, count) for name, count in counts.items()]
+
+
+def _write_all(folder: Path, files: Mapping[str, Iterable[object]]) -> dict[str, int]:
+    """Write files of records, all or none of them; return the number of lines of each."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in FILES:
+    for name in files:
         if (folder / name).is_dir() and not (folder / name).is_symlink():
             raise DedupError(f"{folder / name} is a folder; name another place for the export")
-    with _temporary_files(folder, FILES) as temporary:
-        counts = {name: _write(temporary[name], source(ledger, job_id)) for name, source in FILES.items()}
+    with _temporary_files(folder, files) as temporary:
+        counts = {name: _write(temporary[name], records) for name, records in files.items()}
         for name, path in temporary.items():
             path.replace(folder / name)
     _sync_folder(folder)
-    return [(folder / name, count) for name, count in counts.items()]
+    return counts
 
 
 @contextmanager

@@ -71,7 +71,7 @@ EFFECTS: Mapping[RelationKind, Mapping[DecisionAction, str]] = {
         DecisionAction.REJECT: "the URL stays denied by its policy",
     },
     RelationKind.CONTENT_INVALID: {
-        DecisionAction.ACCEPT: "a later crawl takes the page as valid while its bytes are the same",
+        DecisionAction.ACCEPT: "a later crawl takes a text of the page as valid while its bytes are the same",
         DecisionAction.REJECT: "a later crawl refuses the page while its bytes are the same",
     },
     RelationKind.SKIPPED: _FETCHED_AGAIN,
@@ -135,16 +135,24 @@ def as_json(context: Context, relation: RelationRecord, decision: DecisionRecord
     }
 
 
-def find_relation(ledger: Ledger, identity: str) -> RelationRecord:
+def find_relation(ledger: Ledger, identity: str, url: str | None = None) -> RelationRecord:
     """Return the relation with an identity, or with an identity that begins so.
+
+    Args:
+        ledger: where to look for it.
+        identity: its beginning; what ``explain`` shows of one is enough to take the first that is found.
+        url: look only at what ``explain`` shows of this URL, which takes no time in a large ledger either.
 
     Raises:
         DedupError: there is none, or more than one.
     """
     begins = _beginning(identity, "rel1-")
-    if len(begins) == WHOLE and (relation := ledger.relation(begins)):
+    if len(begins) == WHOLE and url is None and (relation := ledger.relation(begins)):
         return relation
-    found = {row.relation_id: row for row in ledger.relations() if row.relation_id.startswith(begins)}
+    rows = ledger.relations() if url is None else ledger.lookup(url).relations
+    alike = (row for row in rows if row.relation_id.startswith(begins))
+    is_long = len(begins) >= len("rel1-") + SHOWN_DIGITS
+    found = {row.relation_id: row for row in (islice(alike, 1) if is_long else alike)}
     return found[only(identity, found)]
 
 

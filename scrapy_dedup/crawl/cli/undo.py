@@ -15,16 +15,19 @@ from scrapy_dedup.records import DecisionAction, DecisionRecord
 def run(context: Context) -> int:
     """Write the decision that undoes what is named, and say what follows from it."""
     identity: str = context.options.identity
+    place: str | None = context.options.url
     url, by = context.ledger_url(), signature(context.options.by)
     with Ledger.open(url) as ledger:
         is_decision = identity.startswith("dec1-")
-        ruling = _of_decision(context, ledger, identity) if is_decision else _of_relation(ledger, identity)
+        ruling = (
+            _of_decision(context, ledger, identity) if is_decision else _of_relation(ledger, identity, place)
+        )
     rule(context, url, [ruling], by=by)
     return 0
 
 
-def _of_relation(ledger: Ledger, identity: str) -> Ruling:
-    relation = find_relation(ledger, identity)
+def _of_relation(ledger: Ledger, identity: str, place: str | None) -> Ruling:
+    relation = find_relation(ledger, identity, place)
     held = in_force(ledger.history(relation.relation_id))
     if held is None:
         return Ruling(relation, opposite(relation))
