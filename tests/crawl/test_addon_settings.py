@@ -39,7 +39,7 @@ def components(crawler, setting):
 
 @pytest.mark.parametrize(
     ("setting", "number"),
-    [("SPIDER_MIDDLEWARES", 2), ("DOWNLOADER_MIDDLEWARES", 2), ("ITEM_PIPELINES", 1), ("EXTENSIONS", 1)],
+    [("SPIDER_MIDDLEWARES", 3), ("DOWNLOADER_MIDDLEWARES", 2), ("ITEM_PIPELINES", 1), ("EXTENSIONS", 1)],
 )
 def test_it_enables_its_components(crawler, setting, number):
     assert len(components(crawler(), setting)) == number
