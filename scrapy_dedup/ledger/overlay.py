@@ -7,7 +7,7 @@ host, and which event it is said to report stand in other tables, and are looked
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import sqlalchemy as sa
@@ -19,6 +19,9 @@ from scrapy_dedup.ledger.templates import MAX_TEMPLATE_WORDS, host_of
 from scrapy_dedup.records import ObservationRecord, RelationKind, RelationRecord, RelationState
 
 _t = schema
+
+Templates = Mapping[tuple[str | None, str], RelationRecord]
+"""By body and host: the relation that puts the one under quarantine on the other."""
 
 
 class Overlay:
@@ -47,7 +50,11 @@ class Overlay:
     def new_observations(self, found: Sequence[rows.Row]) -> list[ObservationRecord]:
         """Return the records of rows that nobody can have said anything about yet."""
         records = list(map(stored_observation, found))
-        templates = self._templates(found)
+        templates = self.templates(
+            codec.unpack_body_id(row["body_id"])
+            for row in found
+            if row["body_id"] is not None and row["word_count"] <= MAX_TEMPLATE_WORDS
+        )
         if templates or self.decisions:
             records = [
                 ruled(
@@ -93,14 +100,18 @@ class Overlay:
             for row, record in zip(found, records, strict=True)
         ]
 
-    def _templates(self, found: Sequence[rows.Row]) -> dict[tuple[str | None, str], RelationRecord]:
-        short = {
-            codec.unpack_body_id(row["body_id"])
-            for row in found
-            if row["body_id"] is not None and row["word_count"] <= MAX_TEMPLATE_WORDS
-        }
-        held = relations.with_side(self._connection, RelationKind.SHARED_TEMPLATE, a=short)
+    def templates(self, body_ids: Iterable[str | None]) -> Templates:
+        """Return which of some bodies were found to be templates of which hosts."""
+        held = relations.with_side(self._connection, RelationKind.SHARED_TEMPLATE, a=filter(None, body_ids))
         return {(relation.a, relation.b): relation for relation in held}
+
+    def is_quarantined(self, record: ObservationRecord, held: Templates) -> bool:
+        """Tell whether the body of an observation is a template of its host, and nobody said otherwise."""
+        template = held.get((record.body_id, host_of(record.url_key))) if held else None
+        if template is None:
+            return False
+        decision = self.decisions.in_force(template.relation_id)
+        return ruled_relation(template, decision).state is RelationState.CONFIRMED
 
     @functools.cached_property
     def _holds_events(self) -> bool:

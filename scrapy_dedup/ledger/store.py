@@ -283,8 +283,16 @@ class Store:
     def latest_pages(
         self, connection: sa.Connection, asked: Sequence[seen.PageQuestion]
     ) -> list[seen.SeenPage | None]:
-        """Return what was last seen of pages in the job's corpus; see `seen.latest_pages`."""
-        return seen.latest_pages(connection, asked, corpus=self._job.corpus, job=self._job_ordinal)
+        """Return what was last seen of pages in the job's corpus; see `seen.latest_pages`.
+
+        A page under quarantine counts as not seen, so that it is fetched again.
+        """
+        pages = seen.latest_pages(connection, asked, corpus=self._job.corpus, job=self._job_ordinal)
+        overlay = Overlay(connection, self._decisions)
+        held = overlay.templates({page.observation.body_id for page in pages if page})
+        return [
+            page if page and not overlay.is_quarantined(page.observation, held) else None for page in pages
+        ]
 
     def aliases_of(self, connection: sa.Connection, url_key: str) -> list[AliasRecord]:
         """Return the aliases of a key in this job in first-seen order, without the overflow row."""

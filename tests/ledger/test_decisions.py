@@ -503,3 +503,24 @@ def test_a_decision_outlives_the_process_that_made_it(records, sqlite_url):
     assert done.returncode == -signal.SIGKILL, done.stderr
     with records.crawl(sqlite_url, records.job("job-2")) as one:
         assert one.see("A text", B).observation.decision_id == done.stdout.strip()
+
+
+# -- what is said of events
+
+
+def test_an_observation_reports_the_event_that_all_say_it_does(crawl, read, ledger_url, decide):
+    from scrapy_dedup.ledger.relations import record
+
+    one = crawl()
+    seen = [one.see(f"Text {number}", f"{A}/{number}").observation for number in range(3)]
+    claims = [
+        relation(RelationKind.EVENT, seen[place].observation_id, event)
+        for place, event in [(0, "fire"), (1, "fire"), (1, "flood"), (1, "flood")]
+    ]
+    record(ledger_url, claims)
+    assert [got.event_id for got in read().observations()] == ["fire", None, None]
+    decide(claims[1], DIFFERENT)
+    assert [got.event_id for got in read().observations()] == ["fire", "flood", None]
+    decide(claims[1], UNDO)
+    assert [got.event_id for got in read().observations()] == ["fire", None, None]
+    assert [got.b for got in read().relations(kind=RelationKind.EVENT)] == ["fire", "fire", "flood"]

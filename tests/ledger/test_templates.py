@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scrapy_dedup.ledger import Ledger, record_decision
+from scrapy_dedup.ledger.seen import PageQuestion
 from scrapy_dedup.ledger.templates import MAX_TEMPLATE_WORDS, MIN_UNRELATED_PATHS, host_of, unrelated_paths
-from scrapy_dedup.records import Action, DecisionAction, RelationKind, RelationState, Validity
+from scrapy_dedup.records import Action, Conditions, DecisionAction, RelationKind, RelationState, Validity
 
 S = "http://site.example"
 UNRELATED = [f"{S}/{folder}/{name}" for folder, name in ["ab", "cd", "ef", "gh", "ij"]]
@@ -62,12 +63,16 @@ def test_all_observations_of_a_template_are_to_be_looked_at_until_it_is_lifted(c
         (Action.REUSE, "text_equal", lifted.decision_id),
     ]
     again = crawl("job-2")
+    question = [PageQuestion(UNRELATED[1], Conditions())]
+    assert [page.observation.url for page in again.writer.latest_pages(question).result(30)] == UNRELATED[1:2]
     recrawled = [again.see(SORRY, url).observation for url in [*UNRELATED, S + "/k/l"]]
     assert {(got.action, got.reason, got.decision_id) for got in recrawled} == {
         (Action.REUSE, "text_equal", lifted.decision_id)
     }
     assert list(read().observations(job_id="job-2")) == recrawled
     record_decision(ledger_url, found, DecisionAction.UNDO, by="human:ann")
+    again.see("News", S + "/news")
+    assert again.writer.latest_pages(question).result(30) == [None]  # it does not count as seen
     assert quarantined([again.see(SORRY, S + "/m/n").observation]) == [True]
     assert sum(quarantined(read().observations())) == 5 + 6 + 1
     assert len(list(read().relations(kind=RelationKind.SHARED_TEMPLATE))) == 1
