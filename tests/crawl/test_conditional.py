@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
+from types import SimpleNamespace
 
+import pytest
+from scrapy import Request
+
+from scrapy_dedup.crawl.conditional import unconditional, validators_of, withdraw_validators
+from scrapy_dedup.crawl.requests import VALIDATORS
+from scrapy_dedup.ledger.seen import SeenPage
+
+from . import by_hand
 from .server import Reply, page, redirect
 
 SPIDER = """
@@ -124,3 +133,118 @@ def test_an_unchanged_page_is_not_modified_and_its_links_are_followed(own, site)
     )  # asked about a page whose last news was a 304
     assert {call["url"].removeprefix(site.base) for call in third.callbacks} == {"/new", "/plain", "/target"}
     assert third.stats.get("dedup/bodies/new", 0) == 0
+
+
+CHOOSING = """
+import scrapy
+
+class Own(scrapy.Spider):
+    name = "own"
+
+    def __init__(self, base, **kwargs):
+        super().__init__(**kwargs)
+        self.base, self.seen, self.failures = base, [], []
+
+    async def start(self):
+        for path in ("/asked", "/silent", "/form", "/mine", "/moving"):
+            yield self.request(path)
+
+    def request(self, path):
+        meta = {} if path == "/silent" else {"dedup_conditional": True}
+        headers = {"If-None-Match": '"v1"'} if path == "/mine" and self.settings.getbool("AGAIN") else None
+        url = self.base + path
+        return scrapy.Request(url, meta=meta, headers=headers, errback=self.failed, dont_filter=True)
+
+    def parse(self, response):
+        self.seen.append({"url": response.url})
+        if response.url.endswith("/form"):
+            yield scrapy.FormRequest(response.url + "/sent", formdata={"q": "1"})
+
+    def failed(self, failure):
+        self.failures.append({"url": failure.value.response.url, "status": failure.value.response.status})
+"""
+
+
+def test_only_a_request_that_asks_for_it_and_whose_page_has_links_is_conditional(own, site):
+    """One switch for one request; a list that cannot be stored, validators of the user, a redirect."""
+    routes = {
+        "/asked": tagged(page("asked")),
+        "/silent": tagged(page("silent")),
+        "/form": tagged(page("form")),
+        "/form/sent": page("sent"),
+        "/mine": tagged(page("mine")),
+        "/moving": tagged(page("moving")),
+        "/moved": tagged(page("moved")),
+    }
+    own(CHOOSING, routes=routes)
+
+    second = own(CHOOSING, routes=routes | {"/moving": redirect("/moved")}, AGAIN=True)
+
+    asked = {visit.path: visit.headers.get("if-none-match") for visit in site.site.hits}
+    no_one = dict.fromkeys(("/silent", "/form", "/form/sent", "/moved"))
+    assert asked == {"/asked": '"v1"', "/mine": '"v1"', "/moving": '"v1"', **no_one}
+    called = sorted(call["url"].removeprefix(site.base) for call in second.callbacks)
+    assert called == ["/form", "/form/sent", "/moved", "/silent"]
+    assert second.failures == [{"url": f"{site.base}/mine", "status": 304}]  # as without the suite
+    (mine,) = latest(second, site.base + "/mine")
+    assert (mine.outcome, mine.validity, mine.action, mine.body_id) == ("not_modified", None, "none", None)
+    assert second.stats["dedup/pages/not_modified"] == 1
+
+
+def test_a_cache_of_responses_asks_by_itself(own, site):
+    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_POLICY": "scrapy.extensions.httpcache.RFC2616Policy"}
+    own(**cache)
+
+    second = own(**cache, DEDUP_CONDITIONAL=True)
+
+    assert "dedup/pages/not_modified" not in second.stats
+    called = {call["url"].removeprefix(site.base) for call in second.callbacks}
+    assert called == {"/", "/a", "/a/below", "/dated", "/plain", "/target", "/x/"}
+    assert any(row.from_cache for row in latest(second, site.base + "/a"))
+
+
+def seen(**changes):
+    observation = by_hand.observation(SimpleNamespace(next_seq=lambda: 0), "job", "https://docs.example/")
+    return SeenPage(replace(observation, **changes), 0, "x", "[]", in_job=False)
+
+
+@pytest.mark.parametrize(
+    ("stated", "sent"),
+    [
+        ({}, {}),
+        ({"etag": 'W/"a"'}, {"If-None-Match": 'W/"a"'}),
+        ({"etag": '"a"', "last_modified": OLD}, {"If-None-Match": '"a"', "If-Modified-Since": OLD}),
+        ({"etag": '"ä"', "last_modified": OLD}, {"If-Modified-Since": OLD}),
+        ({"etag": '"a"\r\nX-Evil: 1'}, {}),
+        ({"etag": '"' + "a" * 1_000 + '"'}, {}),
+        ({"etag": ""}, {}),
+    ],
+    ids=["nothing", "weak", "both", "not ASCII", "a header in a header", "too long", "empty"],
+)
+def test_validators_are_sent_as_they_were_stated_or_not_at_all(stated, sent):
+    assert validators_of(seen(**stated)) == sent
+
+
+def test_only_our_own_validators_are_taken_out():
+    request = Request("https://docs.example/", headers={"If-None-Match": '"users"', "If-Modified-Since": OLD})
+    request.meta[VALIDATORS] = [request.url, '"ours"', OLD]
+
+    withdraw_validators(request)
+
+    assert request.headers.get("If-None-Match") == b'"users"'
+    assert "If-Modified-Since" not in request.headers
+    assert VALIDATORS not in request.meta
+
+
+def test_a_page_whose_links_are_gone_is_asked_for_itself():
+    request = Request(
+        "https://docs.example/", headers={"If-None-Match": '"a"'}, meta={"dedup_conditional": True}
+    )
+    request.meta[VALIDATORS] = [request.url, '"a"', None]
+
+    again = unconditional(request)
+
+    assert again.dont_filter
+    assert again.meta == {"dedup_conditional": False}
+    assert "If-None-Match" not in again.headers
+    assert request.meta[VALIDATORS]
