@@ -572,3 +572,35 @@ def test_a_ledger_to_be_made_or_migrated_holds_no_decisions(ledger, tmp_path):
         database.execute("UPDATE meta SET value = '1' WHERE value = '2'")
     database.close()
     assert Ledger.overrides_at(f"sqlite:///{ledger}", "default") == Overrides()
+
+
+@pytest.mark.slow
+def test_a_skip_undone_and_a_url_forgotten_are_fetched_again(crawl, serve, tmp_path):
+    links = ["/skipped", "/forgotten", "/docs/a", "/docs/b", "/fresh"]
+    server = serve({"/": page("home", links), **{link: page(link) for link in links}})
+    settings = {"DEDUP_FRESHNESS": "1d"}
+
+    def fetched():
+        server.site.forget_hits()
+        done = crawl(folder=tmp_path, settings=settings, start=[f"{server.base}/"])
+        assert done.exit_code == 0, done.log
+        return sorted(server.site.targets())
+
+    def command(*arguments):
+        done = run_dedup(*arguments, "--ledger", tmp_path / "dedup.db")
+        assert done.code == 0, done.err
+        return done.out
+
+    assert fetched() == sorted(["/", *links])
+    assert fetched() == ["/"]
+    explained = json.loads(command("explain", f"{server.base}/skipped", "--json"))
+    (skip,) = [row for row in explained["relations"] if row["kind"] == "skipped"]
+    assert "was not fetched" in command("explain", f"{server.base}/skipped")
+    command("undo", skip["relation_id"])
+    command("forget", f"{server.base}/forgotten")
+    forgotten = json.loads(command("forget", f"{server.base}/docs/*", "--json"))["decisions"]
+    assert fetched() == ["/", "/docs/a", "/docs/b", "/forgotten", "/skipped"]
+    assert fetched() == ["/"]  # what is fetched after it was forgotten is fresh
+    (decided,) = forgotten
+    command("undo", decided["decision"]["decision_id"])
+    assert fetched() == ["/"]

@@ -160,7 +160,7 @@ def _alias_teller(
         is_denied = row.verdict == "denied"
         kind = RelationKind.URL_DENIED if is_denied else RelationKind.URL_MERGED
         relation = relations.get((kind, row.raw_url, row.rule if is_denied else row.url_key))
-        if relation is not None:
+        if relation is not None and row.verdict != "redirected":  # that the server did, and does again
             yield from _ruling(context, relation, held.get(relation.relation_id))
 
     return tell
