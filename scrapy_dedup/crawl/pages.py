@@ -219,7 +219,8 @@ class Pages:
     ) -> Mapping[str, Any] | None:
         declared = extraction.declared if extraction else PageDeclarations()
         url = page_url(response.request or Request(response.url), response)
-        return self._suite.canonicals.of(response, url, declared, judgement.validity)
+        sent_to = judgement.evidence if judgement.validity is Validity.REDIRECT_STUB else None
+        return self._suite.canonicals.of(response, url, declared, sent_to)
 
     def _overridden(
         self, judgement: Judgement, response: Response, extraction: Extraction | None

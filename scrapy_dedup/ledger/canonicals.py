@@ -67,6 +67,7 @@ _LATEST = ListQuery(
         _seen.validity,
         _seen.canonical,
         _seen.residual_digest,
+        _seen.sourced,
         _seen.body,
         _t.body.c.space,
         _t.body.c.language,
@@ -137,6 +138,7 @@ class Seen:
     body: int | None
     space: int | None
     language: str | None
+    declared_language: str | None
     char_count: int
     normalized_digest: str | None
 
@@ -158,6 +160,7 @@ class Seen:
             problem=self.problem,
             noindex=bool(self.canonical.get("noindex")),
             language=self.language,
+            declared_language=self.declared_language,
             text=text,
             normalized_digest=self.normalized_digest,
             residual_digest=self.residual_digest,
@@ -546,6 +549,7 @@ def _seen_of(row: rows.Row) -> Seen | None:
         body=row["body"],
         space=row["space"],
         language=codec.unescape_optional(row["language"]),
+        declared_language=(codec.unpack_json(row["sourced"]).get("language_declared") or [None])[0],
         char_count=row["char_count"] or 0,
         normalized_digest=None if normalized is None else codec.unpack_digest(normalized),
     )
