@@ -174,6 +174,33 @@ def test_a_feed_of_changes_takes_the_place_of_no_other(crawled):
     assert written == set(JOBS)
 
 
+def test_explain_tells_what_became_of_a_url(crawled, dedup):
+    url = of_ledger(crawled)["edited"].url
+    done = dedup("explain", url, "--ledger", crawled.ledger_path)
+    told = done.out.split("What became of it:\n")[1].splitlines()
+    jobs_and_kinds = [(line.split()[1].partition("#")[0], line.split()[2]) for line in told]
+    assert jobs_and_kinds == [("one", "new"), ("three", "changed")]
+    assert told[-1].endswith('"After" became "Before", and 4 more')
+    explained = json.loads(dedup("explain", url, "--ledger", crawled.ledger_path, "--json").out)
+    assert [change["kind"] for change in explained["revisions"]] == ["new", "unchanged", "changed"]
+
+
+WRONG = [
+    ("since without changes", ["export", "--since", "one"], "--since goes with changes"),
+    ("no such job", ["export", "changes", "--since", "nosuch"], "holds no job 'nosuch'"),
+    ("nothing after the last job", ["export", "changes", "--since", "three"], "came after 'three'"),
+    ("a copy beside changes", ["export", "changes", "--backup", "copy.db"], "--backup copies the ledger"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_what_the_command_refuses_leaves_nothing_behind(crawled, dedup, tmp_path, arguments, said):
+    done = dedup(*arguments, "--ledger", crawled.ledger_path)
+    assert done.code == 1
+    assert said in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_command_writes_them_and_counts_each_kind(crawled, tmp_path):
     command = [sys.executable, "-m", "scrapy", "dedup", "export", "changes"]
     done = subprocess.run(
