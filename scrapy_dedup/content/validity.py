@@ -407,8 +407,8 @@ def _stack_trace(facts: ResponseFacts) -> Judgement | None:
     A question about such an error has the name of its site in the title.
     """
     page = facts.structure
-    titles = [page.title or _stated_title(facts), *page.headings]
-    named = any(_FULL_TITLE.fullmatch(title) for title in titles) and not _is_self_canonical(facts)
+    title = page.title or _stated_title(facts)
+    named = _FULL_TITLE.fullmatch(title) is not None and not _is_self_canonical(facts)
     starts = page.passages[:1] if not page.headings and page.prose_units < MAX_PROSE_UNITS else ()
     if named or any(_FIRST_WORDS.match(passage.text) for passage in starts):
         return Judgement(Validity.ERROR_PAGE, "stack_trace", Recovery.RETRY)
