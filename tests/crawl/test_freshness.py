@@ -255,6 +255,7 @@ def test_a_page_whose_links_are_not_stored_whole_is_fetched(own, site):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_job_that_is_paused_in_the_middle_of_fresh_pages_goes_on(own, site):
     """With JOBDIR the rest is fetched after the pause, and each skip is one row of the job."""
     routes = {
@@ -282,6 +283,37 @@ def test_a_job_that_is_paused_in_the_middle_of_fresh_pages_goes_on(own, site):
     skips = [row.url.removeprefix(site.base) for row in last.ledger.observations if row.outcome == "skipped"]
     assert sorted(skips) == ["/a", "/b", "/n1", "/n2", "/n4"]
     assert {row.job_id for row in last.ledger.observations} == {earlier.job_id, job.job_id}
+
+
+WAITING = """
+import asyncio
+import scrapy
+
+class Waiting(scrapy.Spider):
+    name = "own"
+
+    def __init__(self, base, **kwargs):
+        super().__init__(**kwargs)
+        self.base, self.seen, self.arrived = base, [], asyncio.Event()
+
+    async def start(self):
+        yield scrapy.Request(self.base + "/", dont_filter=True)
+
+    async def parse(self, response):
+        yield response.follow("/a", self.parse_page)
+        await asyncio.wait_for(self.arrived.wait(), 30)
+        yield response.follow("/b", self.parse_page)
+
+    def parse_page(self, response):
+        self.seen.append({"url": response.url})
+        self.arrived.set()
+"""
+
+
+def test_a_callback_may_wait_for_the_page_of_a_request_that_it_yielded(own):
+    result = own(WAITING, routes=SMALL, freshness="1h")
+
+    assert [call["url"][-2:] for call in result.callbacks] == ["/a", "/b"]
 
 
 RULES = """
