@@ -614,6 +614,18 @@ def test_every_reason_has_its_row():
     assert len(RULES) + len(CLAIM_RULES) >= len(reasons)
 
 
+def test_the_readme_names_every_reason_under_its_states():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## Canonicals")[2].partition("## Records")[0]
+    named = {
+        (status, reason)
+        for status, reasons in re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE)
+        for reason in re.findall(r"`(\w+)`", reasons)
+    }
+    claimed = {row[-1] for row in CLAIMED if row[-1]}
+    assert named == {row[-2:] for row in JUDGED} | claimed | {("unresolved", "redirect_stub")}
+
+
 def test_a_verdict_says_what_it_rests_on():
     verdict = judged(evidence(text=LONG), at(OTHER, LONG + " " + SAME), hops=("redirect",))
     assert verdict.measures["judged_url"] == OTHER
