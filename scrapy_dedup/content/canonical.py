@@ -39,6 +39,9 @@ WEAK = frozenset({OG_URL, JSON_LD_URL, JSON_LD_MAIN})
 
 MAX_HOPS = 3
 
+# Reasons that hold whatever the text of the target is, as long as it is not that of the page.
+WITHOUT_TEXT = frozenset({"homepage", "first_page_of_series", "many_to_one"})
+
 # The share of a page's shingles that its target has: "page within target". A print page or "view all" has
 # 0.91 to 1.0 of each of its parts, versions of one page that were edited mostly less.
 CONTAINED = 0.9

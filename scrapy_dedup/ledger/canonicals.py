@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from scrapy_dedup.content.canonical import (
     MANY,
     MAX_HOPS,
+    WITHOUT_TEXT,
     Evidence,
     Route,
     Verdict,
@@ -390,10 +391,16 @@ class Canonicals:
         claimants = [page for place in pages if (page := known.pages[place]) and page.is_claimant]
         ways = self._ways(connection, known, claimants)
         crowds = self._texts_for_targets(connection, claimants)
-        texts = _differing_texts(connection, [(page, ways[page.key].end) for page in claimants])
+        texts = _differing_texts(
+            connection,
+            [
+                (page, ways[page.key].end)
+                for page in claimants
+                if not _is_refuted(page) and crowds[_target_place(page)] < MANY
+            ],
+        )
         found = [
-            self._relation(page, ways[page.key], texts, crowds.get(_target_place(page), 0))
-            for page in claimants
+            self._relation(page, ways[page.key], texts, crowds[_target_place(page)]) for page in claimants
         ]
         held = self._held(connection, [page.url_key for page in claimants])
         fresh = [one for one in found if not _says_the_same(held.get((one.a, one.b)), one)]
@@ -460,7 +467,8 @@ class Canonicals:
 def _record(
     page: Seen, end: Seen | None, key: str, verdict: Verdict, *, corpus: str, job_id: str
 ) -> RelationRecord:
-    b_digest = end.normalized_digest if end is not None and end.problem is None else None
+    rests_on_text = end is not None and end.problem is None and verdict.reason not in WITHOUT_TEXT
+    b_digest = end.normalized_digest if end is not None and rests_on_text else None
     kind = RelationKind.CANONICAL
     return RelationRecord(
         relation_id=codec.relation_id(

@@ -261,6 +261,17 @@ def test_the_same_evidence_adds_no_row(crawl, read):
     assert rows_of(read(), A) == [("unresolved", "target_unknown"), ("confirmed", "text_equal")]
 
 
+def test_a_homepage_that_changes_adds_no_row_to_each_page_that_claims_it(crawl, read):
+    one = crawl()
+    home = "http://site.example/"
+    one.see("T", A, canonical=claim(home, status="refuted", reason="homepage"))
+    for number in range(3):
+        one.see(f"News {number}", home)
+    assert rows_of(read(), A) == [("refuted", "homepage")]
+    one.see("T", home)
+    assert standing(read(), A) == ("confirmed", "text_equal")
+
+
 def test_the_claims_of_another_corpus_are_not_touched(crawl, read):
     crawl(corpus="one").see("T", A, canonical=claim(B))
     crawl("job-2", corpus="two").see("T", B)
