@@ -111,7 +111,7 @@ def sections(context: Context, found: Lookup) -> Iterator[str]:
 def history(revisions: Sequence[Revision]) -> Iterator[str]:
     """Yield what became of the keys over time; observations of the same text are left out."""
     told = [row for row in revisions if row.change.kind is not ChangeKind.UNCHANGED]
-    if told:
+    if [row.change.kind for row in told] not in ([], [ChangeKind.NEW]):
         latest = told[-MAX_REVISIONS_TOLD:]
         more = [f"{len(told) - len(latest):,} earlier ones"] if len(told) > len(latest) else []
         yield _block("What became of it", [*more, *map(_revision, latest)])
