@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import shutil
+import sys
+import tarfile
+import threading
 from dataclasses import replace
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -12,7 +21,9 @@ from scrapy_dedup.ledger import LedgerWriter, Sighting
 from scrapy_dedup.records import Conditions
 
 from . import by_hand
+from .conftest import environment, read_ledger, run
 from .server import NOT_FOUND, Reply, page, redirect
+from .test_corpus_sites import CORPUS, EXAMPLE, Quiet
 
 # Follows all links; marks those to /list as listings.
 SPIDER = """
@@ -438,3 +449,63 @@ def _chained(writer, base, number, extractor_id):
         replace(by_hand.text_of(f"The text of page {number} of the chain."), extractor_id=extractor_id),
         links=json.dumps({"format": 1, "author": "_parse", "links": links}),
     )
+
+
+class Counting(Quiet):
+    """Serves files, answers 304 to If-Modified-Since, and writes down what was transferred."""
+
+    transferred: ClassVar[list[str]]
+
+    def send_response(self, code: int, message: str | None = None) -> None:
+        if code != 304:
+            self.transferred.append(self.path)
+        super().send_response(code, message)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not CORPUS, reason="SCRAPY_DEDUP_CORPUS names no folder with real sites")
+def test_a_real_site_that_did_not_change_is_not_transferred_again(tmp_path):
+    """Once more as it is, then with freshness, then with conditional requests."""
+    with tarfile.open(Path(CORPUS) / "sites" / "httpcommand.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    root = tmp_path / "httpcommand"
+    handler = type("Handler", (Counting,), {"transferred": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(root)))
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    start = f"http://127.0.0.1:{server.server_port}/"
+    project = Path(shutil.copytree(EXAMPLE, tmp_path / "project"))
+
+    def crawl(**settings):
+        handler.transferred.clear()
+        settings |= {"DEDUP_LEDGER": f"sqlite:///{tmp_path}/dedup.db", "DOWNLOAD_DELAY": 0, "DEPTH_LIMIT": 0}
+        settings |= {"AUTOTHROTTLE_ENABLED": False, "LOG_LEVEL": "INFO", "TELNETCONSOLE_ENABLED": False}
+        given = [part for name, value in settings.items() for part in ("-s", f"{name}={value}")]
+        command = [sys.executable, "-m", "scrapy", "crawl", "site", "-a", f"start={start}", *given]
+        code, log = run(command, project, 400, environment())
+        assert code == 0, log[-3000:]
+        assert "Traceback" not in log
+        seen = read_ledger(tmp_path / "dedup.db")
+        return seen, [row for row in seen.observations if row.job_id == seen.jobs[-1].job_id]
+
+    try:
+        first, rows = crawl()
+        second, again = crawl()
+        third, fresh = crawl(DEDUP_FRESHNESS="1d")
+        fetched_when_fresh = set(handler.transferred)
+        fourth, asked = crawl(DEDUP_CONDITIONAL=True)
+        fetched_when_asked = set(handler.transferred)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    valid = {row.url_key: row.body_id for row in rows if row.validity == "valid"}
+    assert len(valid) > 20
+    assert len(first.bodies) == len(second.bodies) == len(third.bodies) == len(fourth.bodies)
+    assert {row.url_key: row.body_id for row in again if row.validity == "valid"} == valid
+    failed = {urlsplit(row.url).path for row in rows if row.validity != "valid"}
+    assert {unquote(urlsplit(path).path) for path in fetched_when_fresh} <= failed | {"/", "/robots.txt"}
+    assert {row.url_key: row.body_id for row in fresh if row.body_id} == valid
+    assert {unquote(urlsplit(path).path) for path in fetched_when_asked} <= failed | {"/robots.txt"}
+    assert {row.url_key: row.body_id for row in asked if row.body_id} == valid
+    assert {row.outcome for row in asked if row.body_id} == {"not_modified"}
