@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import fields
 from importlib import resources
 
 import jsonschema
 import pytest
+from itemadapter import ItemAdapter
 
 from scrapy_dedup import Ledger
+from scrapy_dedup.crawl.exporters import ChangesExporter, ChangesFilter
+from scrapy_dedup.crawl.items import PageItem, PageRow
+from scrapy_dedup.records import ChangeRecord, ObservationRecord
 
 from .conftest import environment
 from .server import NOT_FOUND, Reply, page, prose, redirect
@@ -223,3 +228,23 @@ def test_the_command_writes_them_and_counts_each_kind(crawled, tmp_path):
     counts = {kind: str(list(SINCE_THE_FIRST.values()).count(kind)) for kind, _ in said}
     assert dict(said) == counts
     assert len(said) == 7
+
+
+def test_the_feed_takes_what_the_item_of_a_spider_or_an_automatic_page_says(tmp_path):
+    observation = ObservationRecord(**dict.fromkeys(field.name for field in fields(ObservationRecord)))
+    change = ChangeRecord(**{**dict.fromkeys(field.name for field in fields(ChangeRecord)), "spans": ()})
+    item, repeat, uncompared = (PageItem("http://site.example/") for _ in range(3))
+    for one in (item, repeat, uncompared):
+        one.observation = observation
+    item.changes = repeat.changes = (change, change)  # of its key, and of one that led to it
+    repeat.is_repeat = True
+    pages = [item, repeat, uncompared, PageRow(observation, None, (change,)), PageRow(observation, None)]
+
+    accepted = [page for page in pages if ChangesFilter({}).accepts(page)]
+    assert accepted == [item, pages[3]]
+    with (tmp_path / "changes.jsonl").open("ab") as file:
+        exporter = ChangesExporter(file)
+        for page_item in accepted:
+            exporter.export_item(page_item)
+    assert [line["schema"] for line in lines_of(tmp_path / "changes.jsonl")] == ["scrapy-dedup/change/1"] * 3
+    assert "changes" not in ItemAdapter(item).field_names()
