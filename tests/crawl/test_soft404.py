@@ -11,8 +11,9 @@ from .server import NOT_FOUND, Reply, Visit, page, redirect
 PROBE = "/no-such-page-"
 # "Nothing is here, look on the front page for something else", in a language that no rule knows.
 FINNISH = (
-    "<html lang='fi'><head><title>Koivu</title></head><body><main><h1>Voi ei</h1><p>Täällä ei ole"
-    " mitään, katso etusivulta jotain muuta luettavaa ja tule sitten takaisin kertomaan siitä.</p></main></body></html>"
+    "<html lang='fi'><head><title>Koivu</title></head><body><main><h1>Voi ei</h1>"
+    "<p>Täällä ei ole mitään, katso etusivulta jotain muuta luettavaa ja tule sitten takaisin.</p></main>"
+    "</body></html>"
 ).encode()
 ROBOTS = b"User-agent: *\nDisallow: /d/no-such-page-\n"
 START = page("the start", ["/lost"])
