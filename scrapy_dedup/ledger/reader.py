@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from scrapy_dedup.errors import ConfigError, LedgerUnavailable, RecordError
-from scrapy_dedup.ledger import audit, codec, derived, engine, relations, rows, schema, standing
+from scrapy_dedup.ledger import audit, canonicals, codec, derived, engine, relations, rows, schema, standing
 from scrapy_dedup.ledger.decisions import Overrides, ruled_relation
 from scrapy_dedup.ledger.engine import Target
 from scrapy_dedup.ledger.history import History, Scope
@@ -460,7 +460,6 @@ class Ledger:
         """Return what relates these observations, aliases and keys to others, the stored relations first."""
         records = [stored_observation(row) for row in found]
         sides = {
-            RelationKind.CANONICAL: keys,
             RelationKind.EVENT: [record.observation_id for record in records],
             RelationKind.EVENT_CONFLICT: [record.observation_id for record in records],
             RelationKind.SHARED_TEMPLATE: {record.body_id for record in records if record.body_id},
@@ -475,7 +474,7 @@ class Ledger:
                 for relation in relations.with_side(self._connection, kind, a=side)
                 if kind is not RelationKind.SHARED_TEMPLATE or relation.b in hosts
             ),
-            *relations.with_side(self._connection, RelationKind.CANONICAL, b=keys),
+            *canonicals.latest(relations.with_side(self._connection, RelationKind.CANONICAL, a=keys, b=keys)),
             *(relation for relation in self._overlay.decisions.relations() if _concerns(relation, urls)),
             *filter(None, map(_stated_by_observation, found)),
             *filter(None, (derived.of_alias(alias, self._jobs_by_id[alias.job_id]) for alias in aliases)),

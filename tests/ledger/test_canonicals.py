@@ -388,6 +388,15 @@ def test_a_decision_outranks_the_evidence_until_a_text_changes(crawl, read, ledg
     assert standing(read(), A) == ("refuted", "text_differs")
 
 
+def test_looking_a_page_up_shows_what_its_claim_is_worth_now(crawl, read):
+    one = crawl()
+    one.see("T", A, canonical=claim(B))
+    one.see("T", B)
+    for url in (A, B):
+        found = [one for one in read().lookup(url).relations if one.kind is RelationKind.CANONICAL]
+        assert [(one.a, one.b, one.state.value) for one in found] == [(A, B, "confirmed")]
+
+
 def test_a_claim_of_a_page_that_is_no_evidence_makes_no_relation(crawl, read):
     one = crawl()
     one.see(None, A, canonical=claim(B), validity=Validity.BLOCKED)
