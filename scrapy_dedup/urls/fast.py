@@ -135,7 +135,9 @@ class Lane:
         """Return the fates with those settled for which the value matters."""
         folded = _FoldedNames(raw_names)
         return [
-            self._fate_of_value(name)(part[len(name) + 1 :], folded) if fate is LOOK_CLOSER else fate
+            self._fate_of_value(name)(part[len(name) + 1 :].replace(NAME_END, "="), folded)
+            if fate is LOOK_CLOSER
+            else fate
             for fate, part, name in zip(fates, parts, raw_names)  # noqa: B905 - all have the same length
         ]
 

@@ -43,6 +43,7 @@ ROWS = [
     ({"keep": ["sid"]}, f"/p?sid={'a1' * 16}", f"/p?sid={'a1' * 16}", f"/p?sid={'a1' * 16}", "allow"),
     ({"values": {"start": ["0"]}}, "/p?start=0", "/p", "/p", "rewrite"),
     ({"values": {"start": ["0"]}}, "/p?start=10", "/p?start=10", "/p?start=10", "allow"),
+    ({"values": {"start": ["a=b"]}}, "/p?start=a=b", "/p", "/p", "rewrite"),
     ({"deny": ["/cart/*"]}, "/cart/3?a=1", "/cart/3?a=1", None, "denied"),
     ({"deny": ["/cart/*"]}, "/cart/", "/cart", None, "denied"),
     ({"deny": ["*.pdf"]}, "/a/b.pdf", "/a/b.pdf", None, "denied"),
