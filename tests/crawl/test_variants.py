@@ -165,6 +165,22 @@ def test_a_crawl_from_the_http_cache_asks_the_server_only_for_what_failed_to_dow
     assert {target.partition("?")[0] for target in server.site.targets()} <= {"/t"}
 
 
+def test_a_redirect_that_was_dropped_gets_its_turn_when_its_target_fails(serve, crawl):
+    server = serve(
+        {
+            "/": page("index", ["/target/", "/way"]),
+            "/target/": Reply(NOT_FOUND.body, 404, delay_s=1.0),  # under way when the redirect arrives
+            "/way": redirect("/target"),
+            "/target": page("behind_the_redirect"),
+        }
+    )
+
+    result = crawl(start=[f"{server.base}/"])
+
+    assert len(result.ledger.bodies_of("behind_the_redirect")) == 1
+    assert server.site.targets().count("/target/") == 1
+
+
 # Redirects into a facet.
 
 FACET_ROUTES = {

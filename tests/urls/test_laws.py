@@ -16,7 +16,7 @@ RULES = {
     "shop.example": {
         "allow": ["a", "color", "f[0]"],
         "keep": ["sid"],
-        "values": {"start": ["0"]},
+        "values": {"start": ["0", "a=b"]},
         "deny": ["/cart/*"],
         "path_case": "lower",
         "index_files": ["index.html"],
