@@ -31,7 +31,14 @@ def test_every_kind_has_a_rule():
     ruled = {row.kind for row in PHRASE_ROWS}
 
     assert ruled <= set(TABLE)
-    assert set(TABLE) - ruled == {"login_form", "cookie_wall", "accept", "loading", "needs_scripts"}
+    assert set(TABLE) - ruled == {
+        "login_form",
+        "cookie_wall",
+        "accept",
+        "loading",
+        "needs_scripts",
+        "server_page",
+    }
 
 
 def test_no_phrase_stands_twice_and_none_is_empty():
@@ -45,11 +52,11 @@ def test_no_phrase_stands_twice_and_none_is_empty():
 
 
 def test_what_opens_a_text_is_longer_than_a_word_that_opens_many():
-    opening = itertools.chain(*phrases().opens.values())
     short = [
-        said
-        for said, kind in opening
-        if kind != "accept" and len(said) < (4 if any(map(is_unspaced, said)) else 10)
+        row
+        for row in itertools.chain(*phrases().opens.values())
+        if row.kind != "accept"
+        and len(row.start + row.later) < (4 if any(map(is_unspaced, row.start)) else 10)
     ]
 
     assert short == []
@@ -78,7 +85,8 @@ def test_titles(title, expected):
 
 def test_a_phrase_ends_where_a_word_ends():
     assert kinds_of_start("You must be 18 to enter") == {"age_gate"}
-    assert kinds_of_start("You must be 180 cm tall") == set()
+    assert kinds_of_start("You must be 180 cm tall to enter") == set()
+    assert kinds_of_start("You must be 18 to buy wine") == set()
     assert kinds_of_start("お探しのページはありません") == {"soft_404"}
     assert kinds_of_whole("Loading…") == {"loading"}
     assert kinds_of_whole("Loading dock") == set()

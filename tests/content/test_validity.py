@@ -229,6 +229,8 @@ INVALID: list[tuple[str, str, str, str, str]] = [
     ("a script when the page is loaded", '<html><head><title></title></head><body onload="location.replace(\'/b\')"></body></html>', "redirect_stub", "script_redirect: http://site.invalid/b", "none"),
     ("a script after a while, and words", document("<p>Sie werden weitergeleitet, bitte haben Sie Geduld.</p><script>function go() { location.assign('/neu'); }\nsetTimeout(go, 500)</script>", lang="de"), "redirect_stub", "script_redirect: http://site.invalid/neu", "none"),
     ("words about a new address", document('<h1>Object moved</h1><p>This page has moved to <a href="/n">here</a>.</p>', "Object moved"), "redirect_stub", "title_phrase", "none"),
+    ("a title of a large site", document("<p>That’s an error.</p><p>The requested URL <code>/foo</code> was not found on this server.</p>", "Error 404 (Not Found)!!1"), "soft_404", "title_phrase", "none"),
+    ("one must be of age to enter", document("<p>You must be 21 years or older to enter our cellar.</p>", "Wine"), "consent", "age_gate", "authenticate"),
     ("no text at all", document('<img src="a.png" alt="">'), "empty", "no_main_text", "none"),
 ]  # fmt: skip
 
@@ -297,6 +299,11 @@ VALID: list[tuple[str, str]] = [
     ("an article about filler text", framed(f"<h1>Lorem ipsum</h1><p>The words lorem ipsum come from a text by Cicero. {SENTENCE}</p>")),
     ("an article about default pages", framed(f"<h1>It works</h1><p>{SENTENCE * 12}</p>", "It works")),
     ("a domain in the news", framed("<h1>Town sells its domain</h1><p>The council says that the domain is for sale.</p>")),
+    ("one must be of age to buy", framed("<h1>Our wines</h1><p>You must be 18 or over to buy.</p><ul><li>Red, 12 euros</li></ul>")),
+    ("Japanese: no wine for the young", framed("<h1>ワイン</h1><p>20歳未満の方への酒類の販売はいたしません。</p>", lang="ja")),
+    ("Spanish: what is coming soon", framed("<h1>Próximamente</h1><ul><li>El abedul, 3 de mayo, teatro municipal, entrada libre</li><li>La lluvia, 9 de mayo, plaza mayor, de ocho a diez</li></ul>", "Próximamente", lang="es")),
+    ("an article named after a default page", framed(f"<h1>Test pages</h1><p>{SENTENCE * 12}</p>", "Apache2 Debian Default Page - what it means")),
+    ("a short notice beside a button", framed('<h1>Holiday</h1><p>Closed on Monday.</p><form><input name="q"><button>Search</button></form>')),
     ("a name like a number", framed("<h1>500</h1><p>So many birches stand in the park.</p>", "500")),
 ]  # fmt: skip
 
