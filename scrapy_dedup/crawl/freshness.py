@@ -94,19 +94,26 @@ def is_reliable(page: SeenPage, url_key: str, terms: Terms) -> bool:
     )
 
 
-def is_fresh(page: SeenPage, *, now_us: int, max_age_us: int, run: tuple[str, int]) -> bool:
-    """Tell whether a page was fetched so lately that it need not be fetched again.
+def is_of_run(page: SeenPage, job_id: str, started_us: int) -> bool:
+    """Tell whether this very process fetched a page; then its key is the dupefilter's.
 
     Args:
         page: the latest news of it.
-        now_us: the time, in microseconds since 1970.
-        max_age_us: how long a page is fresh.
-        run: the job and when this process took it up. What it fetched itself since then is the dupefilter's.
+        job_id: the job of the process, which may go on with what an earlier one began.
+        started_us: when the process took it up, in microseconds since 1970.
     """
-    job_id, started_us = run
-    if page.observation.job_id == job_id and page.fetched_us >= started_us:
-        return False
-    return abs(now_us - page.fetched_us) <= max_age_us
+    return page.observation.job_id == job_id and page.fetched_us >= started_us
+
+
+def is_in_time(fetched_us: int, *, now_us: int, max_age_us: int) -> bool:
+    """Tell whether a page was fetched so lately that it need not be fetched again; all in microseconds.
+
+    A clock that was ahead does not keep a page fresh for longer than one that was right.
+
+    >>> [is_in_time(fetched_us, now_us=500, max_age_us=100) for fetched_us in (399, 400, 500, 600, 601)]
+    [False, True, True, True, False]
+    """
+    return abs(now_us - fetched_us) <= max_age_us
 
 
 class _Batch:
@@ -290,12 +297,13 @@ class Freshness:
 
     def _if_known(self, page: SeenPage, canonicals_us: Mapping[str, int]) -> tuple[SeenPage, str] | None:
         """Return a page with the reason for which it is not fetched, if there is one."""
-        now_us, run = _now_us(), (self._suite.job.job_id, self._started_us)
-        max_age_us = int((self._suite.config.freshness_s or 0) * 1_000_000)
-        if is_fresh(page, now_us=now_us, max_age_us=max_age_us, run=run):
+        if is_of_run(page, self._suite.job.job_id, self._started_us):
+            return None
+        now_us, max_age_us = _now_us(), int((self._suite.config.freshness_s or 0) * 1_000_000)
+        if is_in_time(page.fetched_us, now_us=now_us, max_age_us=max_age_us):
             return page, FRESH
         canonical_us = canonicals_us.get(page.observation.url_key)
-        if canonical_us is not None and abs(now_us - canonical_us) <= max_age_us:
+        if canonical_us is not None and is_in_time(canonical_us, now_us=now_us, max_age_us=max_age_us):
             return page, CANONICAL
         return None
 

@@ -11,14 +11,17 @@ import threading
 from dataclasses import replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from scrapy_dedup.content import ExtractOptions
-from scrapy_dedup.ledger import LedgerWriter, Sighting
-from scrapy_dedup.records import Conditions
+from scrapy_dedup.crawl.freshness import Terms, is_of_run, is_reliable
+from scrapy_dedup.ledger import LedgerWriter, Overrides, Sighting
+from scrapy_dedup.ledger.seen import SeenPage
+from scrapy_dedup.records import Conditions, DecisionAction, Outcome, Validity
 
 from . import by_hand
 from .conftest import environment, read_ledger, run
@@ -449,6 +452,70 @@ def _chained(writer, base, number, extractor_id):
         replace(by_hand.text_of(f"The text of page {number} of the chain."), extractor_id=extractor_id),
         links=json.dumps({"format": 1, "author": "_parse", "links": links}),
     )
+
+
+NOW_US = 1_800_000_000_000_000
+KEY = "https://docs.example/a"
+TERMS = Terms("shop", "x", Overrides())
+
+
+def seen(*, extractor_id="x", **changes):
+    observation = by_hand.observation(SimpleNamespace(next_seq=lambda: 0), "before", KEY)
+    held = replace(observation, body_id="body1-" + "0" * 32, **changes)
+    return SeenPage(held, NOW_US, extractor_id, "[]", in_job=False)
+
+
+UNRELIABLE = {
+    "an invalid page": (seen(validity=Validity.LOGIN), TERMS),
+    "a failure": (seen(outcome=Outcome.ERROR, validity=None), TERMS),
+    "a text that was too long to keep": (
+        replace(seen(), observation=replace(seen().observation, body_id=None)),
+        TERMS,
+    ),
+    "another extractor": (seen(extractor_id="y"), TERMS),
+    "another spider": (seen(spider="other"), TERMS),
+    "a page that was forgotten": (seen(), replace(TERMS, overrides=Overrides(forgotten={KEY: NOW_US}))),
+    "all below were forgotten": (
+        seen(),
+        replace(TERMS, overrides=Overrides(forgotten={"https://docs.example/*": NOW_US + 1})),
+    ),
+    "the URL that redirects there was forgotten": (
+        seen(url_key="https://docs.example/moved"),
+        replace(TERMS, overrides=Overrides(forgotten={KEY: NOW_US})),
+    ),
+    "content that was rejected": (
+        seen(payload_digest="sha256:1"),
+        replace(TERMS, overrides=Overrides(contents={(KEY, "sha256:1"): DecisionAction.REJECT})),
+    ),
+}
+
+
+@pytest.mark.parametrize(("page_", "terms"), UNRELIABLE.values(), ids=UNRELIABLE.keys())
+def test_such_a_page_does_not_stand_for_a_fetch(page_, terms):
+    assert not is_reliable(page_, KEY, terms)
+
+
+RELIABLE = {
+    "a valid page": TERMS,
+    "forgotten before it was fetched": replace(TERMS, overrides=Overrides(forgotten={KEY: NOW_US - 1})),
+    "other content was rejected": replace(
+        TERMS, overrides=Overrides(contents={(KEY, "sha256:2"): DecisionAction.REJECT})
+    ),
+}
+
+
+@pytest.mark.parametrize("terms", RELIABLE.values(), ids=RELIABLE.keys())
+def test_such_a_page_stands_for_a_fetch(terms):
+    assert is_reliable(seen(payload_digest="sha256:1"), KEY, terms)
+
+
+@pytest.mark.parametrize(
+    ("job_id", "started_us", "is_own"),
+    [("before", NOW_US, True), ("before", NOW_US + 1, False), ("other", NOW_US, False)],
+    ids=["in this process", "before the job was resumed", "by another job"],
+)
+def test_what_a_process_fetched_itself_is_known_to_the_dupefilter(job_id, started_us, is_own):
+    assert is_of_run(seen(), job_id, started_us) == is_own
 
 
 class Counting(Quiet):
