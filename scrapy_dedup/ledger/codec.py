@@ -33,6 +33,7 @@ _MAX_DEPTH = 20
 _ESCAPE = "\x10"
 _UNSAFE = re.compile("[\x00\x10\ud800-\udfff]")
 _ESCAPED = re.compile("\x10([0-9a-f]{4})")
+_IDENTITY = re.compile("(?:obs1|body1|rel1|dec1)-([0-9a-f]{32})")
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -279,10 +280,10 @@ def pack_id(identity: str) -> bytes:
     Raises:
         RecordError: it is none.
     """
-    prefix, _, hexadecimal = identity.partition("-")
-    if not re.fullmatch("obs1|body1|rel1|dec1", prefix) or not re.fullmatch("[0-9a-f]{32}", hexadecimal):
+    found = _IDENTITY.fullmatch(identity)
+    if found is None:
         raise RecordError(f"{identity!r:.100} is not an identity of a record")
-    return bytes.fromhex(hexadecimal)
+    return bytes.fromhex(found[1])
 
 
 def unpack_observation_id(packed: bytes) -> str:
