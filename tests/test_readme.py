@@ -134,6 +134,7 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_walk_through_undo_prints_what_it_says(tmp_path):
     (walk,) = blocks("console")
     (tmp_path / "events.csv").write_text(blocks("csv")[0], encoding="utf-8")
@@ -162,6 +163,7 @@ def write_ledger(path: Path, url: str, *, linked: str) -> None:
 COMMANDS = [line for code in blocks("bash") for line in code.splitlines() if line.strip()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", COMMANDS)
 def test_commands_run(ledger_folder, line):
     program, *arguments = shlex.split(line, comments=True)

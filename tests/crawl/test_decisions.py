@@ -520,6 +520,7 @@ def test_relations_and_decisions_are_exported_counted_and_valid(ledger, dedup, t
         validator_of("decision").validate(rows["decision"][0] | {"action": "merge"})
 
 
+@pytest.mark.slow
 def test_a_command_with_a_closed_output_does_its_work_in_silence(ledger, tmp_path):
     merged = relations(ledger, RelationKind.URL_MERGED)[TRACKED]
     for arguments in (["check"], ["undo", merged.relation_id]):

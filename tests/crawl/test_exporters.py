@@ -420,6 +420,7 @@ def test_batches_count_lines_and_may_be_compressed(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_feed_whose_writers_are_killed_holds_whole_lines(tmp_path):
     path = tmp_path / "feed.jsonl"
     script = tmp_path / "writer.py"

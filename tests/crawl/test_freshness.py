@@ -243,6 +243,7 @@ KEPT = ("/plain", "/item", "/copy", "/dropped", "/deep/er")
 ALWAYS_FETCHED = ("/lambda", "/form", "/tuple", "/fails", "/handled", "/added", "/refused")
 
 
+@pytest.mark.slow
 def test_a_page_whose_links_are_not_stored_whole_is_fetched(own, site):
     """By the kind of page: what its callback yields, and what the middlewares of the user make of that."""
     kinds = (*KEPT, *ALWAYS_FETCHED)
@@ -324,6 +325,7 @@ class Waiting(scrapy.Spider):
 """
 
 
+@pytest.mark.slow
 def test_a_callback_may_wait_for_the_page_of_a_request_that_it_yielded(own):
     result = own(WAITING, routes=SMALL, freshness="1h")
 
@@ -416,6 +418,7 @@ def test_sitemaps_are_fetched_and_fresh_pages_in_them_are_not(own, site):
 CHAIN = 500  # many times deeper than calls may be nested, were they nested for each page
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_fresh_pages_is_followed_to_its_end(own, site, tmp_path):
     """Each links to the next and to one that all share: no recursion, and none is asked about twice."""
     extractor_id = ExtractOptions().extractor_id
