@@ -175,6 +175,7 @@ def test_settings_may_stand_on_both_sides_of_the_subcommand(filled, dedup):
     assert dedup("-s", "DEDUP_WORKERS=1", "stats", "-s", ledger).code == 0
 
 
+@pytest.mark.slow
 def test_a_relative_ledger_of_the_settings_starts_at_scrapy_cfg(project):
     fill(f"sqlite:///{project}/data/dedup.db")
     assert in_project(project / "shopping", "stats").code == 0
@@ -529,6 +530,7 @@ def test_an_export_during_a_crawl_shows_one_state(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_explain_writes_what_the_encoding_of_the_terminal_lacks_as_escapes(filled):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
@@ -584,6 +586,7 @@ def test_a_backup_never_replaces_a_file(filled, dedup):
     assert filled.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_ends_the_command_quietly(filled):
     url = f"https://shop.example/?{'a&' * 30_000}"
     done = subprocess.run(

@@ -160,6 +160,7 @@ class Media(scrapy.Spider):
 """
 
 
+@pytest.mark.slow
 def test_files_of_a_media_pipeline_are_fetched_as_asked_and_are_no_pages(serve, crawl, tmp_path):
     server = serve(
         {

@@ -125,6 +125,7 @@ def test_each_host_and_first_folder_is_asked_once_and_robots_are_obeyed(probed):
     assert result.stats["dedup/soft404/probes"] == len(probes) + 1  # robots.test refused
 
 
+@pytest.mark.slow
 def test_without_the_setting_nobody_is_asked(proxy, crawl):
     proxy.site.forget_hits()
     result = crawl(proxy=proxy, start=["http://soft.test/"])

@@ -189,6 +189,7 @@ def test_another_corpus_shares_no_text(own):
     assert len(set(texts)) == 4
 
 
+@pytest.mark.slow
 def test_a_changed_page_is_a_new_body_and_a_revision(own, site):
     first = own()
     site.site.routes = {**ROUTES, "/a": page("a, changed")}

@@ -331,6 +331,7 @@ def test_what_cannot_be_compared_is_said_before_anything_is_read(crawl, read, of
         read().changes(**of)
 
 
+@pytest.mark.slow
 def test_many_keys_come_each_once(crawl, read):
     texts = [f"text {number}" for number in range(1_200)]
     for job in ("job-1", "job-2"):
