@@ -159,11 +159,12 @@ def test_all_problems_are_told_with_their_lines_and_nothing_is_written(ledger, d
         json.dumps({**CLAIM, "at": "yesterday"}),
         json.dumps({**CLAIM, "event_id": "e" * 501}),
         "[" * 100_000,
+        json.dumps({**CLAIM, "at": "9999-12-31T23:59:59-14:00"}),
     ]
     path.write_text("\n".join(rows))
     done = dedup("events", path, "--ledger", ledger)
     assert done.code == 1
-    assert "11 problem(s)" in done.err
+    assert "12 problem(s)" in done.err
     for line, said in [
         (3, "no JSON"),
         (4, "no JSON object"),
@@ -176,6 +177,7 @@ def test_all_problems_are_told_with_their_lines_and_nothing_is_written(ledger, d
         (11, "at: 'yesterday'"),
         (12, "longer than 500"),
         (13, "no JSON"),
+        (14, "outside the years"),
     ]:
         assert any(f"line {line}: " in told and said in told for told in done.err.splitlines()), (line, said)
     assert relations(ledger, RelationKind.EVENT) == []

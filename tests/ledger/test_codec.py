@@ -64,6 +64,12 @@ def test_a_time_without_its_form_or_offset_is_refused(written):
         codec.to_micros(written)
 
 
+@pytest.mark.parametrize("written", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
+def test_a_time_that_has_no_form_in_utc_is_refused(written):
+    with pytest.raises(RecordError, match="years 1 to 9999"):
+        codec.to_micros(written)
+
+
 @given(st.binary(min_size=32, max_size=32))
 def test_digests_come_back(digest):
     assert codec.pack_digest(codec.unpack_digest(digest)) == digest
