@@ -332,6 +332,52 @@ def test_a_callback_may_wait_for_the_page_of_a_request_that_it_yielded(own):
     assert [call["url"][-2:] for call in result.callbacks] == ["/a", "/b"]
 
 
+LEVELS = """
+import scrapy
+
+class Own(scrapy.Spider):
+    name = "own"
+
+    def __init__(self, base, **kwargs):
+        super().__init__(**kwargs)
+        self.start_urls = [base + "/"]
+
+    def parse(self, response, left=2):
+        left = response.meta.get("left", left)
+        for link in response.css("a::attr(href)").getall():
+            if left and link.startswith("/meta"):
+                yield response.follow(link, meta={"left": left - 1})
+            elif left:
+                yield response.follow(link, cb_kwargs={"left": left - 1})
+"""
+
+
+@pytest.mark.parametrize("settings", [{"freshness": "1h"}, {"DEDUP_CONDITIONAL": True}], ids=["fresh", "304"])
+def test_links_do_not_stand_for_a_page_that_is_asked_for_with_other_arguments(own, site, settings):
+    """What was seen at the lowest level is linked from the top: what lies below it is to be found."""
+    added = {"/": page("index", ["/a", "/meta/a", "/b", "/meta/b"])}
+    routes = {"/": page("index", ["/a", "/meta/a"])}
+    for top in ("", "/meta"):
+        routes[f"{top}/a"] = page(f"{top} a", [f"{top}/b"])
+        routes[f"{top}/b"] = page(f"{top} b", [f"{top}/c"])
+        routes[f"{top}/c"] = page(f"{top} c", [])
+    tagged = {url: functools.partial(tagged_with, url, body) for url, body in routes.items()}
+    own(LEVELS, routes=tagged)
+    assert sorted(site.site.targets()) == ["/", "/a", "/b", "/meta/a", "/meta/b"]
+
+    second = own(LEVELS, routes=tagged | added, **settings)
+
+    assert {"/b", "/c", "/meta/b", "/meta/c"} <= set(site.site.targets())
+    assert rows(second, "/a", outcome="skipped" if "freshness" in settings else "not_modified")
+
+
+def tagged_with(tag, body, visit):
+    """Answer with a page that has an ETag, or with a 304 to who knows it."""
+    headers = (("ETag", f'"{tag}"'),)
+    is_known = visit.headers.get("if-none-match") == f'"{tag}"'
+    return Reply(b"", 304, headers=headers) if is_known else Reply(body, headers=headers)
+
+
 RULES = """
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
