@@ -608,7 +608,7 @@ def test_a_skip_undone_and_a_url_forgotten_are_fetched_again(crawl, serve, tmp_p
 
 @pytest.mark.slow
 def test_a_redirect_undone_is_asked_again_until_that_is_undone(crawl, serve, tmp_path):
-    """The redirect leads to a fresh page, which must not answer for a URL of which somebody says it is none."""
+    """The page behind the redirect is fresh, but does not answer for a URL that was set apart from it."""
     server = serve({"/": page("home", ["/old"]), "/old": redirect("/moved"), "/moved": page("moved")})
 
     def fetched():
