@@ -173,7 +173,7 @@ def _target(item: Stated, page_url: str, base: str | None) -> str | None:
     if resolved is None or redact(resolved) != resolved:
         return None
     host = _host(resolved)
-    if not resolved.lower().startswith(("http://", "https://")) or not host:
+    if not resolved.lower().startswith(("http://", "https://")) or not host or not _is_port_sound(resolved):
         return None
     return None if _is_private(host) and not _is_private(_host(page_url)) else resolved
 
@@ -193,6 +193,14 @@ def _host(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
+
+
+def _is_port_sound(url: str) -> bool:
+    """Tell whether a URL has no port or one that exists; Scrapy makes no request for any other."""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
 
 
 def _is_private(host: str) -> bool:

@@ -152,6 +152,9 @@ def _row(key: str, expect: Expectation) -> _Row:
         ValueError: its host is no host pattern.
     """
     host, slash, path = key.partition("/")
+    if host.endswith(":") and path.startswith("/"):
+        msg = "is no host pattern: leave the scheme out"
+        raise ValueError(msg)
     return _Row(HostPattern.parse(host), Glob(slash + path) if slash else None, dict(expect))
 
 

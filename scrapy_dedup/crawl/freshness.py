@@ -183,9 +183,14 @@ class Freshness:
         return _with_language(conditions_of(request), self._default_language)
 
     def question_about(self, request: Request) -> PageQuestion:
-        """Return the question whether the page of a request was seen, at its URL or behind a redirect."""
+        """Return the question whether the page of a request was seen, at its URL or behind a redirect.
+
+        Where somebody decided that a URL is not the one that it was merged into, no redirect answers for it.
+        """
+        url = redact(request.url)
+        is_apart = self.terms.overrides.urls.get(url) is DecisionAction.DIFFERENT
         return PageQuestion(
-            self._suite.key_of(request.url), self.conditions_of(request), url=redact(request.url)
+            self._suite.key_of(request.url), self.conditions_of(request), url=None if is_apart else url
         )
 
     # -- the stream of a callback

@@ -272,6 +272,8 @@ CLAIMED = [
     ("only in the body", "<img src=x>" + link("/b"), (), ("refuted", "only_in_body")),
     ("only on other services", OG_OTHER, (), ("unresolved", "weak")),
     ("nothing that could be looked up", link("#"), (), ("refuted", "malformed")),
+    ("a port that is none", link("https://site.example:PORT/a"), (), ("refuted", "malformed")),
+    ("a port out of range", link("//site.example:99999/a"), (), ("refuted", "malformed")),
     ("the homepage", link("/"), (), ("refuted", "homepage")),
     ("another site", link("https://other.example/a"), (), ("unresolved", "off_site")),
     ("another host of the site", link("https://www.site.example/a"), (), ("unresolved", "target_unknown")),

@@ -32,7 +32,7 @@ from scrapy_dedup.urls import UrlPolicy, Verdict
 from ..ledger.test_schemas import validator_of
 from .by_hand import MIRROR, POLICY, SHOP, fill
 from .conftest import FOLLOW, environment, run_dedup
-from .server import page
+from .server import page, redirect
 
 HOSTS = {
     "127.0.0.1": {
@@ -604,4 +604,30 @@ def test_a_skip_undone_and_a_url_forgotten_are_fetched_again(crawl, serve, tmp_p
     assert fetched() == ["/"]  # what is fetched after it was forgotten is fresh
     (decided,) = forgotten
     command("undo", decided["decision"]["decision_id"])
+    assert fetched() == ["/"]
+
+
+@pytest.mark.slow
+def test_a_redirect_undone_is_asked_again_until_that_is_undone(crawl, serve, tmp_path):
+    """The page behind the redirect is fresh, but does not answer for a URL that was set apart from it."""
+    server = serve({"/": page("home", ["/old"]), "/old": redirect("/moved"), "/moved": page("moved")})
+
+    def fetched():
+        server.site.forget_hits()
+        settings = {"DEDUP_FRESHNESS": "1d"}
+        done = crawl(folder=tmp_path, settings=settings, start=[f"{server.base}/"])
+        assert done.exit_code == 0, done.log
+        return sorted(server.site.targets())
+
+    def command(*arguments):
+        done = run_dedup(*arguments, "--ledger", tmp_path / "dedup.db", "--json")
+        assert done.code == 0, done.err
+        return json.loads(done.out)
+
+    assert fetched() == ["/", "/moved", "/old"]
+    relations = command("explain", f"{server.base}/old")["relations"]
+    (merge,) = [row["relation_id"] for row in relations if row["kind"] == "url_merged"]
+    command("undo", merge)
+    assert fetched() == ["/", "/moved", "/old"]
+    command("undo", merge)
     assert fetched() == ["/"]

@@ -53,6 +53,7 @@ def test_every_problem_of_the_setting_is_told_at_once(tmp_path):
         "d.example": {"text": " "},
         "B.example": {"text": "y"},
         "e.example/x y": "no",
+        "https://f.example/": {"text": "z"},
     }
 
     with pytest.raises(ConfigError) as caught:
@@ -60,9 +61,10 @@ def test_every_problem_of_the_setting_is_told_at_once(tmp_path):
 
     problems = caught.value.problems
     assert [problem for problem in problems if problem.startswith("DEDUP_WORKERS")]
-    assert len([problem for problem in problems if problem.startswith("DEDUP_EXPECT")]) == 7
+    assert len([problem for problem in problems if problem.startswith("DEDUP_EXPECT")]) == 8
     for said in (
         "no host pattern",
+        "leave the scheme out",
         "not a CSS selector",
         "the keys are 'text' and 'css'",
         "same place as 'b.example'",
