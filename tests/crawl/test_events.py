@@ -206,17 +206,18 @@ def test_what_the_ledger_does_not_hold_is_told_and_nothing_is_written(ledger, de
     ("name", "content", "problems"),
     [
         ("a.csv", b"event_id,reason,event_id\n1,2,3\n", ["line 1: a column stands twice"]),
+        ("a.csv", b"url;event_id;reason\n", ["line 1: the first line names no column event_id and reason"]),
         (
             "a.csv",
             b"url,event_id,reason\nu,e\nu,e,r\n\nu,e,r,x\n",
             ["line 2: it has 2 cells", "line 5: it has 4"],
         ),
         ("a.csv", b'url,event_id,reason\nu,e,"r\n', ["line 2: it is no CSV"]),
-        ("a.csv", b"url,event,reason\nu,e,r\n", ["line 2: unknown column 'event'", "line 2: event_id is"]),
+        ("a.csv", b"url,event,reason\nu,e,r\n", ["line 1: the first line names no column event_id"]),
         ("a.jsonl", b"{}\n\xff\n", ["line 2: it is not UTF-8"]),
         ("a.jsonl", b"{}\n" * 60, ["line 1: event_id is missing", "and 130 more"]),
     ],
-    ids=["column twice", "cells", "open quote", "unknown column", "not UTF-8", "many"],
+    ids=["column twice", "semicolons", "cells", "open quote", "no event_id", "not UTF-8", "many"],
 )
 def test_a_file_of_another_form_is_refused(name, content, problems, tmp_path):
     (tmp_path / name).write_bytes(content)
