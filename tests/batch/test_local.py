@@ -1,4 +1,4 @@
-"""A batch finds the similar pairs and no others, the same ones in any order, memory and number of processes."""
+"""A batch finds the similar pairs and no others, in any order, memory and number of processes."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_what_was_decided_about_a_pair_goes_before_its_verdict(batch, one, group
 
 
 def test_rank_chooses_the_leader_before_the_id_does(batch):
-    edited = FERRY.replace("winter ", "")
+    edited = FERRY.replace("the harbour", "our harbour")
     entries = [entry("a", FERRY, rank=2), entry("b", edited, rank=1), entry("c", f" {edited}", rank=-3)]
     _, pairs, groups = batch(entries, jaccard=0.6)
 
