@@ -35,14 +35,13 @@ def find_candidates(plan: Plan, work: WorkFolder, progressed: Progressed) -> int
     if work.get("candidates") is not None:
         return int(work.get("candidates"))
     places = work.column(PLACES, PLACE)
-    runs = dict(work.get("runs", {}))
-    for band in range(plan.banding.bands):
-        if str(band) not in runs:
-            keys = np.ascontiguousarray(work.column(keys_column(band), np.uint64)[places["key"]])
-            runs[str(band)] = _write_runs(work, band, keys, plan.max_candidates)
-            work.checkpoint(runs=runs)
+    runs: list[list[str]] = list(work.get("runs", []))
+    for band in range(len(runs), plan.banding.bands):
+        keys = np.ascontiguousarray(work.column(keys_column(band), np.uint64)[places["key"]])
+        runs.append(_write_runs(work, band, keys, plan.max_candidates))
+        work.checkpoint(runs=runs)
         progressed(band + 1, plan.banding.bands)
-    names = [name for of_band in runs.values() for name in of_band]
+    names = [name for of_band in runs for name in of_band]
     work.append(CANDIDATES, b"")
     work.remove(CANDIDATES)  # an earlier run may have come half way
     count = 0
