@@ -16,7 +16,7 @@ from scrapy_dedup.batch.plan import Plan
 from scrapy_dedup.batch.reading import Progressed, keys_column
 from scrapy_dedup.batch.work import WorkFolder
 from scrapy_dedup.near.bands import candidate_pairs
-from scrapy_dedup.near.shingles import Hashes
+from scrapy_dedup.near.shingles import Hashes, distinct
 
 CANDIDATES = "candidates"
 
@@ -40,6 +40,7 @@ def find_candidates(plan: Plan, work: WorkFolder, progressed: Progressed) -> int
         keys = np.ascontiguousarray(work.column(keys_column(band), np.uint64)[places["key"]])
         runs.append(_write_runs(work, band, keys, plan.max_candidates))
         work.checkpoint(runs=runs)
+        work.close(*runs[-1])
         progressed(band + 1, plan.banding.bands)
     names = [name for of_band in runs for name in of_band]
     work.append(CANDIDATES, b"")
@@ -93,6 +94,4 @@ def _merged(runs: Sequence[Hashes], place_count: int, max_pairs: int) -> Iterato
             middle = (first + last) // 2
             waiting += [(middle, last), (first, middle)]
             continue
-        yield np.unique(
-            np.concatenate([run[start:end] for run, (start, end) in zip(runs, cuts, strict=True)])
-        )
+        yield distinct(np.concatenate([run[start:end] for run, (start, end) in zip(runs, cuts, strict=True)]))

@@ -17,7 +17,7 @@ from scrapy_dedup.batch.reading import ROW, ROWS, Progressed
 from scrapy_dedup.batch.sources import JsonLines
 from scrapy_dedup.batch.work import WorkFolder, mapped
 from scrapy_dedup.batch.workers import Workers
-from scrapy_dedup.near.claims import Verdict, compare
+from scrapy_dedup.near.claims import Reading, Verdict, compare_read
 from scrapy_dedup.near.overlap import ShingleSets
 from scrapy_dedup.near.shingles import shingle_hashes
 
@@ -118,12 +118,13 @@ def _verified(
         found[name] = values[similar]
     found["verdict"] = NOT_COMPARED
     if task.with_claims:
+        read: dict[int, Reading] = {place: Reading.of(texts[place]) for place in set(local[similar].flat)}
         for place, (a, b) in enumerate(local[similar].tolist()):
             # They are similar by the measure of this run; what is left to ask is what differs.
-            read = compare(texts[a], texts[b], min_jaccard=0.0)
-            changing = sum(span.changes_claim for span in read.spans)
-            found[place]["verdict"] = VERDICTS.index(read.verdict.value)
-            found[place]["spans"], found[place]["claim_spans"] = len(read.spans), changing
+            compared = compare_read(read[a], read[b], min_jaccard=0.0)
+            changing = sum(span.changes_claim for span in compared.spans)
+            found[place]["verdict"] = VERDICTS.index(compared.verdict.value)
+            found[place]["spans"], found[place]["claim_spans"] = len(compared.spans), changing
     return found
 
 

@@ -85,9 +85,17 @@ BY = "https://creativecommons.org/licenses/by/4.0/"
     ("head", "body", "spdx"),
     [
         (f"<link rel=license href={BY}>", "", "CC-BY-4.0"),
-        (f"<link rel=license href={BY}>" + json_ld({"@type": "Article", "license": "CC BY 4.0"}), "", "CC-BY-4.0"),
+        (
+            f"<link rel=license href={BY}>" + json_ld({"@type": "Article", "license": "CC BY 4.0"}),
+            "",
+            "CC-BY-4.0",
+        ),
         (f"<link rel=license href={BY}><meta name=DC.rights content='© 2026 The Daily'>", "", "CC-BY-4.0"),
-        (f"<link rel=license href={BY}>", "<a rel=license href=https://opensource.org/license/mit>code</a>", None),
+        (
+            f"<link rel=license href={BY}>",
+            "<a rel=license href=https://opensource.org/license/mit>code</a>",
+            None,
+        ),
         (f"<meta name=DC.rights content='© 2026'>{json_ld({'@type': 'Article', 'license': BY})}", "", None),
         ("<link rel=license href=/terms>", "", None),
         ("", "", None),
@@ -101,12 +109,21 @@ def test_a_licence_has_an_identifier_where_the_page_states_one_alone(head, body,
 @pytest.mark.parametrize("value", [False, "False", "http://schema.org/False"])
 def test_a_page_states_that_it_is_not_free(value):
     found = stated(json_ld({"@type": "NewsArticle", "isAccessibleForFree": value}))
-    assert found.free_access == Sourced(str(value) if isinstance(value, str) else "false", "json-ld:isAccessibleForFree")
+    assert found.free_access == Sourced(
+        str(value) if isinstance(value, str) else "false", "json-ld:isAccessibleForFree"
+    )
 
 
 @pytest.mark.parametrize(
     "date",
-    ["2026-03-01", "2026-03-01T10:00:00", "2026-03-01T10:00:00+02:00", "1 March 2026", "March 2026", "gestern"],
+    [
+        "2026-03-01",
+        "2026-03-01T10:00:00",
+        "2026-03-01T10:00:00+02:00",
+        "1 March 2026",
+        "March 2026",
+        "gestern",
+    ],
 )
 def test_a_date_stays_as_it_is_stated(date):
     found = stated(f"<meta property=article:published_time content='{date}'>")
