@@ -39,7 +39,7 @@ VERDICTS = tuple(verdict.value for verdict in Verdict)
 
 NOT_COMPARED = -1
 
-_SLICE_PAIRS = 4_096
+_SLICE_PAIRS = 1_024
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ CURVE_AT = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 _UNITS = {"reading": ("B", 1_024), "pairing": ("band", 1_000), "comparing": ("pair", 1_000)}
 _SIMILAR = "similar"
-_VERDICTS = (EQUAL, *(verdict.value for verdict in Verdict if verdict is not Verdict.DIFFERENT), _SIMILAR)
+_VERDICTS = (EQUAL, *(verdict.value for verdict in Verdict), _SIMILAR)
 
 
 def run(context: Context) -> int:
