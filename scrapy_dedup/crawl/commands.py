@@ -183,8 +183,8 @@ SUBCOMMANDS = (
     Subcommand("decide", "Decide about a merge, skip or refusal that explain shows", _decide_arguments),
     Subcommand("undo", "Undo a decision, or what the suite did by itself", _undo_arguments),
     Subcommand("forget", "Let the next crawl fetch URLs again; their history stays", _forget_arguments),
-    Subcommand("batch", "Find all similar texts of a corpus, and groups of them", _batch_arguments),
     Subcommand("events", "Take from a file which observations report which event", _events_arguments),
+    Subcommand("batch", "Find all similar texts of a corpus, and groups of them", _batch_arguments),
 )
 
 
