@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_dedup.content import ExtractOptions
+from scrapy_dedup.content.expectations import Expectations
 from scrapy_dedup.errors import ConfigError
 from scrapy_dedup.urls import UrlPolicy
 
@@ -177,6 +178,12 @@ def _hosts(value: Any) -> Mapping[str, Mapping[str, Any]]:
     return value
 
 
+def _expectations(value: Any) -> Expectations:
+    if isinstance(value, str):
+        value = _json(value)
+    return Expectations(value)
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting("DEDUP_ENABLED", "enabled", True, _boolean, "Switches the suite; the exporters stay registered."),
     Setting(
@@ -205,6 +212,20 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("DEDUP_HOSTS", "hosts", {}, _hosts, "Rules for each host, added to the policy."),
     Setting("DEDUP_EXTRACT", "extract", {}, _extract, "Options of the extraction."),
+    Setting(
+        "DEDUP_EXPECT",
+        "expectations",
+        {},
+        _expectations,
+        "What pages must hold, by host and path; a page without it is unexpected_content.",
+    ),
+    Setting(
+        "DEDUP_SOFT404_PROBE",
+        "soft404_probe",
+        False,
+        _boolean,
+        "Asks each host and folder for a page that cannot exist, once; what says the same is a soft 404.",
+    ),
     Setting(
         "DEDUP_WORKERS",
         "workers",
@@ -273,6 +294,8 @@ class Config:
     policy_source: str
     hosts: Mapping[str, Mapping[str, Any]]
     extract: ExtractOptions
+    expectations: Expectations
+    soft404_probe: bool
     workers: int
     extract_timeout_s: float
     auto_pages: bool
@@ -301,6 +324,8 @@ class Config:
                 values[row.field] = row.read(settings.get(row.name, row.default))
             except ValueError as error:
                 problems.append(f"{row.name} {error}")
+            except ConfigError as error:
+                problems += [f"{row.name} {problem}" for problem in error.problems]
         if values.get("canonical") == "skip" and values.get("freshness_s", 0) is None:
             problems.append(
                 "DEDUP_CANONICAL is 'skip', but DEDUP_FRESHNESS is off; set how long a target is fresh"
@@ -356,6 +381,8 @@ def _settings_digest(values: Mapping[str, Any], policy: UrlPolicy) -> str:
         "corpus": values["corpus"],
         "extractor": values["extract"].extractor_id,
         "policy": policy.policy_id,
+        "expectations": values["expectations"].spec(),
+        "soft404_probe": values["soft404_probe"],
         "auto_pages": values["auto_pages"],
         "freshness_s": values["freshness_s"],
         "conditional": values["conditional"],

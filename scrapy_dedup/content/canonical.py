@@ -26,20 +26,21 @@ MAX_URL_CHARS = 2_000
 MAX_RAW_CHARS = 500  # of what was written; a page can hold it many times
 
 # Where a declaration can stand. The first two are claims, the next ones say what the page is called
-# elsewhere, the last ones where a page that has no text of its own sends its visitors.
+# elsewhere, the last one where a page without a text of its own sends its visitors.
 LINK = "link"
 HEADER = "header:link"
 OG_URL = "meta:og:url"
 JSON_LD_URL = "json-ld:url"
 JSON_LD_MAIN = "json-ld:mainEntityOfPage"
-REFRESH = "http-equiv:refresh"
-SCRIPT = "script:location"
+STUB = "redirect_stub"
 
 CLAIMS = frozenset({LINK, HEADER})
 WEAK = frozenset({OG_URL, JSON_LD_URL, JSON_LD_MAIN})
-STUBS = frozenset({REFRESH, SCRIPT})
 
 MAX_HOPS = 3
+
+# Reasons that hold whatever the text of the target is, as long as it is not that of the page.
+WITHOUT_TEXT = frozenset({"homepage", "first_page_of_series", "many_to_one"})
 
 # The share of a page's shingles that its target has: "page within target". A print page or "view all" has
 # 0.91 to 1.0 of each of its parts, versions of one page that were edited mostly less.
@@ -172,7 +173,7 @@ def _target(item: Stated, page_url: str, base: str | None) -> str | None:
     if resolved is None or redact(resolved) != resolved:
         return None
     host = _host(resolved)
-    if not resolved.lower().startswith(("http://", "https://")) or not host:
+    if not resolved.lower().startswith(("http://", "https://")) or not host or not _is_port_sound(resolved):
         return None
     return None if _is_private(host) and not _is_private(_host(page_url)) else resolved
 
@@ -192,6 +193,14 @@ def _host(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
+
+
+def _is_port_sound(url: str) -> bool:
+    """Tell whether a URL has no port or one that exists; Scrapy makes no request for any other."""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
 
 
 def _is_private(host: str) -> bool:
@@ -294,12 +303,9 @@ CLAIM_RULES: tuple[Callable[[_Declared], Claim | None], ...] = (
 )
 
 
-def stub_claim(declared: Sequence[Declaration], key_of: Callable[[str], str]) -> Claim | None:
+def stub_claim(target: str, key_of: Callable[[str], str]) -> Claim:
     """Return where a page that only sends its visitors on sends them, in the form of a claim."""
-    for item in declared:
-        if item.source in STUBS and item.resolved is not None:
-            return Claim(unresolved("redirect_stub"), item.resolved, key_of(item.resolved))
-    return None
+    return Claim(unresolved("redirect_stub"), target, key_of(target))
 
 
 # -- from a claim and its target to a verdict
@@ -313,7 +319,8 @@ class Evidence:
         url: where it came from.
         url_key: the key of that URL.
         problem: why it is no evidence (``http_404``, ``blocked``), None for a valid page.
-        language: as declared, BCP 47.
+        language: of the text, BCP 47.
+        declared_language: what the page says of itself, as it says it.
         text: the text, None where it is not at hand.
         normalized_digest: of the text.
         residual_digest: of the visible prose that the text lacks.
@@ -325,6 +332,7 @@ class Evidence:
     problem: str | None = None
     noindex: bool = False
     language: str | None = None
+    declared_language: str | None = None
     text: str | None = None
     normalized_digest: str | None = None
     residual_digest: str | None = None
@@ -496,11 +504,14 @@ def _broken(case: _Case) -> Verdict | None:
 
 
 def _other_language(case: _Case) -> Verdict | None:
-    if case.target is None or case.page.language is None or case.target.language is None:
+    if case.target is None:
         return None
-    if _written_language(case.page.language) == _written_language(case.target.language):
-        return None
-    return refuted("other_language", languages=[case.page.language, case.target.language])
+    told = (case.page.language, case.target.language)
+    declared = (case.page.declared_language, case.target.declared_language)
+    for ours, theirs in (told, declared):
+        if ours and theirs and _written_language(ours) != _written_language(theirs):
+            return refuted("other_language", languages=[ours[:100], theirs[:100]])
+    return None
 
 
 def _other_version(case: _Case) -> Verdict | None:
@@ -597,10 +608,10 @@ def _named_versions(case: _Case) -> dict[str, Any]:
 def _written_language(tag: str) -> tuple[str, ...]:
     """Return what decides whether two readers can read one text: the language, and a script if it is named.
 
-    >>> _written_language("en-GB"), _written_language("zh-Hant-TW")
+    >>> _written_language("en_GB"), _written_language("zh-Hant-TW")
     (('en',), ('zh', 'hant'))
     """
-    language, *rest = tag.lower().split("-")
+    language, *rest = tag.strip().lower().replace("_", "-").split("-")
     return (language, *(part for part in rest[:1] if len(part) == 4 and part.isalpha()))
 
 

@@ -25,8 +25,6 @@ MAX_READ_CHARS = canonical.MAX_URL_CHARS + 1
 """One more than a URL may have: the rest of a longer one changes nothing."""
 
 MAX_HEADER_CHARS = 8_192
-MAX_SCRIPT_CHARS = 2_000
-"""A script that only sends visitors on is short."""
 
 
 def declarations(root: Element) -> PageDeclarations:
@@ -107,35 +105,13 @@ def _of_link(element: Element) -> _Found:
 
 
 def _of_meta(element: Element) -> _Found:
-    content = element.get("content")
     if "og:url" in (element.get(name, "").strip().lower() for name in ("property", "name")):
-        yield canonical.OG_URL, content
-    elif element.get("http-equiv", "").strip().lower() == "refresh":
-        yield canonical.REFRESH, _refreshed_to(content or "")
-
-
-def _refreshed_to(content: str) -> str | None:
-    """Return the URL of ``<meta http-equiv=refresh content="0; url='...'">``."""
-    _, separator, rest = content[: MAX_READ_CHARS + 100].replace(",", ";", 1).partition(";")
-    name, equals, url = rest.partition("=")
-    if not separator or not equals or name.strip().lower() != "url":
-        return None
-    url = url.strip()
-    return (url[1:].partition(url[0])[0] if url[:1] in ("'", '"') else url) or None
-
-
-_MOVES = re.compile(
-    r"""\b(?:location(?:\.href)?\s*=(?!=)|location\.(?:replace|assign)\()\s*(["'])(?P<url>[^"'\\\n]{1,2000})\1"""
-)
+        yield canonical.OG_URL, element.get("content")
 
 
 def _of_script(element: Element) -> _Found:
-    source = element.text or ""
     if element.get("type", "").strip().lower() == "application/ld+json":
-        yield from _of_json(source)
-    elif element.get("src") is None and len(source) <= MAX_SCRIPT_CHARS:
-        found = _MOVES.search(source)
-        yield canonical.SCRIPT, found["url"] if found else None
+        yield from _of_json(element.text or "")
 
 
 def _of_json(source: str) -> _Found:

@@ -38,13 +38,18 @@ from scrapy_dedup.content.language import language_of
 from scrapy_dedup.content.metadata import metadata
 from scrapy_dedup.content.normalise import is_well_formed
 from scrapy_dedup.content.outline import structure_of
-from scrapy_dedup.content.page import Decoded, Element, decode, parse, prepare
+from scrapy_dedup.content.page import HEADINGS, Decoded, Element, decode, parse, prepare
 from scrapy_dedup.near.simhash import SCHEME, simhash
 from scrapy_dedup.records import Text
 
 # On 218 real pages the median share was 1.0 and the 5th percentile 0.996; text from embedded data is far
 # below.
 MIN_VISIBLE_SHARE = 0.9
+
+# "Closed on Monday."
+STATEMENT_WORDS = 3
+
+_CONTROLS = ("button", "label", "option", "legend", "textarea")
 
 # Scripts without a source that are data.
 _DATA_SCRIPTS = frozenset({"application/ld+json", "application/json", "text/template", "text/html"})
@@ -84,7 +89,7 @@ def _extract(digest: str, decoded: Decoded, url: str, options: ExtractOptions) -
     prepare(root)
     found = list(blocks(root))
     structure = structure_of(decoded.text, found, visible_tokens)
-    main, flags = _usable(_main(root, url, options), visible_tokens, found)
+    main, flags = _usable(_main(root, url, options), visible_tokens, found, root)
     visible_words = int(size_in_words(visible_tokens))
     if main is None:
         scripted = ("scripted",) if _has_scripts(root) else ()
@@ -113,11 +118,13 @@ def _main(root: Element, url: str, options: ExtractOptions) -> str | None:
 
 
 def _usable(
-    main: str | None, visible_tokens: Sequence[str], found: Sequence[Block]
+    main: str | None, visible_tokens: Sequence[str], found: Sequence[Block], root: Element
 ) -> tuple[str | None, tuple[str, ...]]:
     """Return the text to keep, the extractor's or that of the visible blocks, and what to say about it."""
     if main is not None and _is_visible(main, visible_tokens):
         return (as_markdown(found) if _is_dump(main, found) else main), ()
+    if main is not None and _says_something(found) and _is_visible(main, [*visible_tokens, *_labels(root)]):
+        return as_markdown(found), ("fallback_visible",)
     flags = () if main is None else ("main_not_visible",)
     if size_in_words(token for block in found for token in comparable(block.unlinked)) < PROSE_WORDS:
         return None, flags
@@ -139,6 +146,19 @@ def _is_visible(main: str, visible_tokens: Sequence[str]) -> bool:
     words = spoken(main)
     seen = set(visible_tokens)
     return sum(word in seen for word in words) >= MIN_VISIBLE_SHARE * len(words)
+
+
+def _labels(root: Element) -> list[str]:
+    """Return what stands on the controls of a page; on a page of few words they are many of its words."""
+    return comparable(" ".join(text for control in root.iter(*_CONTROLS) for text in control.itertext()))
+
+
+def _says_something(found: Sequence[Block]) -> bool:
+    """Tell whether there is a statement, and not only headings and labels."""
+    return any(
+        block.tag not in HEADINGS and size_in_words(comparable(block.unlinked)) >= STATEMENT_WORDS
+        for block in found
+    )
 
 
 def _has_scripts(root: Element) -> bool:

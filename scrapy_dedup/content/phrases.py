@@ -13,13 +13,16 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from scrapy_dedup.near.shingles import is_unspaced
 from scrapy_dedup.urls import toml
 
 # Nothing longer is a phrase; a title can be as long as a page.
 MAX_COMPARED_CHARS = 300
+
+# The few words that a phrase may leave open.
+MAX_GAP_CHARS = 80
 
 # Sites put their name beside the title of a page, behind one of these.
 _SEPARATOR = re.compile(r"\s+[-–—|·•»«/~]+\s+|[|»«·•]")  # noqa: RUF001  dashes of three lengths
@@ -40,17 +43,31 @@ _SOFT_404_STATUSES = frozenset({"404", "410"})
 _ERROR_STATUSES = frozenset({"500", "502", "503", "504"})
 
 
+class Opening(NamedTuple):
+    """What a text of a kind begins with, and what has to follow a few words later; both in normal form."""
+
+    start: str
+    later: str
+    kind: str
+
+    def opens(self, said: str) -> bool:
+        """Tell whether a text in normal form begins so."""
+        if not _begins_with(said, self.start):
+            return False
+        return not self.later or self.later in said[len(self.start) :][:MAX_GAP_CHARS]
+
+
 @dataclass(frozen=True, slots=True)
 class Phrases:
     """All phrases, ready to be looked up.
 
     Attributes:
         whole: kinds by normal form.
-        opens: pairs of normal form and kind, by the first two characters of the form.
+        opens: by the first two characters of what a text begins with.
     """
 
     whole: Mapping[str, frozenset[str]]
-    opens: Mapping[str, tuple[tuple[str, str], ...]]
+    opens: Mapping[str, tuple[Opening, ...]]
 
 
 def kinds_of_title(title: str) -> frozenset[str]:
@@ -87,8 +104,7 @@ def kinds_of_start(text: str) -> frozenset[str]:
     ['soft_404']
     """
     said = normal(text)
-    rows = phrases().opens.get(said[:2], ())
-    return frozenset(kind for phrase, kind in rows if _begins_with(said, phrase))
+    return frozenset(row.kind for row in phrases().opens.get(said[:2], ()) if row.opens(said))
 
 
 def normal(text: str) -> str:
@@ -106,14 +122,14 @@ def phrases() -> Phrases:
     """Return the phrases of ``phrases.toml``, read once."""
     source = importlib.resources.files(__package__).joinpath("phrases.toml").read_text("utf-8")
     whole: dict[str, set[str]] = defaultdict(set)
-    opens: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    opens: dict[str, set[Opening]] = defaultdict(set)
     for kind, table in toml.loads(source).items():
         for way, phrase in _rows(table):
-            said = normal(phrase)
+            start, _, later = phrase.partition("…")
             if way == "whole":
-                whole[said].add(kind)
+                whole[normal(phrase)].add(kind)
             else:
-                opens[said[:2]].add((said, kind))
+                opens[normal(start)[:2]].add(Opening(normal(start), normal(later), kind))
     return Phrases(
         {said: frozenset(kinds) for said, kinds in whole.items()},
         {start: tuple(sorted(rows)) for start, rows in opens.items()},

@@ -407,8 +407,8 @@ def _stack_trace(facts: ResponseFacts) -> Judgement | None:
     A question about such an error has the name of its site in the title.
     """
     page = facts.structure
-    titles = [page.title or _stated_title(facts), *page.headings]
-    named = any(_FULL_TITLE.fullmatch(title) for title in titles) and not _is_self_canonical(facts)
+    title = page.title or _stated_title(facts)
+    named = _FULL_TITLE.fullmatch(title) is not None and not _is_self_canonical(facts)
     starts = page.passages[:1] if not page.headings and page.prose_units < MAX_PROSE_UNITS else ()
     if named or any(_FIRST_WORDS.match(passage.text) for passage in starts):
         return Judgement(Validity.ERROR_PAGE, "stack_trace", Recovery.RETRY)
@@ -472,16 +472,15 @@ PHRASE_ROWS: tuple[PhraseRow, ...] = (
     PhraseRow("soft_404", _V.SOFT_404, "title_phrase", _R.NONE),
     PhraseRow("parked_domain", _V.PLACEHOLDER, "parked_domain", _R.NONE, 120, passages=24, has_manuals=False),
     # "Coming soon" is also the name of a list of films.
-    PhraseRow("under_construction", _V.PLACEHOLDER, "under_construction", _R.NONE, 30, 10),
+    PhraseRow("under_construction", _V.PLACEHOLDER, "under_construction", _R.NONE, 20, 10),
     PhraseRow("default_page", _V.PLACEHOLDER, "default_page", _R.NONE, 120, has_manuals=False),
-    PhraseRow("server_page", _V.PLACEHOLDER, "default_page", _R.NONE, 700, passages=0),
 )
 
 
 def _phrases(facts: ResponseFacts) -> Judgement | None:
     """A title, a heading or the start of a paragraph that stands in for the page."""
     page = facts.structure
-    of_titles = _kinds_of_titles(page) | kinds_of_title("" if page.title else _stated_title(facts))
+    of_titles = _kinds_of_titles(page)
     of_passages = [kinds_of_start(passage.text) for passage in _paragraphs(page)]
     for row in PHRASE_ROWS:
         if page.prose_units >= row.max_prose_units or page.linked_units >= row.max_linked_units:
@@ -490,6 +489,20 @@ def _phrases(facts: ResponseFacts) -> Judgement | None:
         if said and not (row.has_manuals and (page.has_samples or _is_self_canonical(facts))):
             return Judgement(row.validity, row.reason, row.recovery)
     return None
+
+
+_SERVER_PAGE_UNITS = 700  # the default page of Debian's Apache has about 400
+
+
+def _server_page(facts: ResponseFacts) -> Judgement | None:
+    """What a server shows before it is set up, also at length; all of the title is its name."""
+    page = facts.structure
+    if page.prose_units >= _SERVER_PAGE_UNITS or _is_self_canonical(facts):
+        return None
+    title = page.title or _stated_title(facts)
+    if "server_page" not in kinds_of_whole(title):
+        return None
+    return Judgement(Validity.PLACEHOLDER, "default_page", Recovery.NONE)
 
 
 def _kinds(facts: ResponseFacts) -> frozenset[str]:
@@ -599,6 +612,7 @@ RULES: tuple[Rule, ...] = (
             _cookie_wall,
             _stack_trace,
             _lorem_ipsum,
+            _server_page,
             _phrases,
             _probe,
         ),

@@ -15,7 +15,7 @@ from scrapy_dedup.crawl.canonicals import Canonicals
 from scrapy_dedup.crawl.conditional import ConditionalRequests
 from scrapy_dedup.crawl.crawl_delay import CrawlDelayMiddleware
 from scrapy_dedup.crawl.downloader_middleware import DedupDownloaderMiddleware
-from scrapy_dedup.crawl.exporters import EXPORTERS, FILTERS, default_feeds
+from scrapy_dedup.crawl.exporters import DEFAULT_FORMATS, EXPORTERS, FILTERS, default_feeds
 from scrapy_dedup.crawl.extension import DedupExtension
 from scrapy_dedup.crawl.fingerprinter import Fingerprinter
 from scrapy_dedup.crawl.freshness import Freshness
@@ -179,7 +179,7 @@ def base_dir() -> Path:
 
 
 def add_feeds(settings: BaseSettings) -> None:
-    """Add the two feeds, unless the user's FEEDS hold one of our formats; let only pages into such feeds."""
+    """Add the two feeds, unless FEEDS holds one of their formats; let only pages into such feeds."""
     feeds = settings["FEEDS"]
     for uri, options in feeds.items():
         item_filter = FILTERS.get(str(options.get("format"))) if isinstance(options, Mapping) else None
@@ -188,6 +188,6 @@ def add_feeds(settings: BaseSettings) -> None:
     formats = {
         options.get("format") for options in feeds.values() if isinstance(options, Mapping | BaseSettings)
     }
-    if formats.isdisjoint(EXPORTERS):
+    if formats.isdisjoint(DEFAULT_FORMATS):
         for uri, options in default_feeds().items():
             feeds.setdefault(uri, options, "addon")

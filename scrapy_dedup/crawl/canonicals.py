@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 from scrapy import Request
 
 from scrapy_dedup.content.canonical import (
-    STUBS,
+    STUB,
     Claim,
     Declaration,
     PageDeclarations,
@@ -23,7 +23,7 @@ from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.digest_table import DigestTable
 from scrapy_dedup.crawl.links import UnfetchedPage
 from scrapy_dedup.crawl.requests import JOURNEY, OWN_META, is_governed, with_url
-from scrapy_dedup.records import ObservationRecord, Validity
+from scrapy_dedup.records import ObservationRecord
 from scrapy_dedup.urls import redact
 
 if TYPE_CHECKING:
@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 UNSEEN = frozenset({"target_unknown", "redirect_stub"})
 
 # What Scrapy sets anew for each request.
-OF_ONE_REQUEST = frozenset({*JOURNEY, *OWN_META, "depth", "cached_response", "_dont_cache"})
+OF_ONE_REQUEST = frozenset(
+    {*JOURNEY, *OWN_META, "depth", "cached_response", "cache_timestamp", "_dont_cache"}
+)
+AUTH_PROXY = "_auth_proxy"  # which proxy the Proxy-Authorization header of a request is for
+SCHEME_PROXY = "_scheme_proxy"  # the proxy is that of the environment for the scheme of the URL
 
 
 class Canonicals:
@@ -50,7 +54,7 @@ class Canonicals:
         response: Response,
         page_url: str,
         declared: PageDeclarations,
-        validity: Validity | None,
+        sent_to: str | None,
     ) -> Mapping[str, Any] | None:
         """Return what an observation states of its canonical, None where nothing is declared.
 
@@ -58,7 +62,7 @@ class Canonicals:
             response: as it came from the server.
             page_url: the URL of the page, with a fragment that is a part of its key.
             declared: what stands in its tree.
-            validity: of the page; one that only sends on declares where to.
+            sent_to: where a page without a text of its own sends its visitors.
         """
         page_key = self._key_of(page_url)
 
@@ -67,15 +71,13 @@ class Canonicals:
 
         stated = [*link_headers(_texts(response.headers, "Link"), is_own), *declared.stated]
         noindex = declared.noindex or is_noindex_header(_texts(response.headers, "X-Robots-Tag"))
+        if sent_to is not None:
+            stub = Declaration(STUB, sent_to, sent_to, in_head=True)
+            return _stored([stub], stub_claim(sent_to, self._key_of), noindex=noindex)
         if not stated and not noindex:
             return None
         found = resolve(stated, response.url, declared.base)
-        if validity is Validity.REDIRECT_STUB:
-            return _stored(found, stub_claim(found, self._key_of), noindex=noindex)
-        kept = [item for item in found if item.source not in STUBS]
-        if not kept and not noindex:
-            return None
-        return _stored(kept, claim_of(kept, page_url, page_key, self._key_of), noindex=noindex)
+        return _stored(found, claim_of(found, page_url, page_key, self._key_of), noindex=noindex)
 
     def _key_of(self, url: str) -> str:
         return redact(self._suite.key_of(url))
@@ -124,12 +126,17 @@ class Canonicals:
         async for entry in output:
             if isinstance(entry, Request):
                 self._suite.stats.inc_value(names.CANONICALS_REQUESTED)
+                if response.request is not None and AUTH_PROXY in response.request.meta:
+                    entry.meta[AUTH_PROXY] = response.request.meta[AUTH_PROXY]
                 crawler.engine.crawl(entry)
 
 
 def _like(model: Request, url: str) -> Request:
     """Return a request for another URL under the conditions of a page; its secrets stay at its host."""
-    meta = {name: value for name, value in model.meta.items() if name not in OF_ONE_REQUEST}
+    dropped = OF_ONE_REQUEST | {AUTH_PROXY, SCHEME_PROXY}
+    if SCHEME_PROXY in model.meta:
+        dropped |= {"proxy"}
+    meta = {name: value for name, value in model.meta.items() if name not in dropped}
     request = with_url(model, url, meta=meta, dont_filter=False)
     for name in ("Referer", "Cookie"):
         request.headers.pop(name, None)  # Scrapy sets them for the new URL

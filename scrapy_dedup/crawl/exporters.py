@@ -1,4 +1,4 @@
-"""The feed formats ``observations`` and ``bodies``: JSON Lines of the suite's records, whole lines only.
+"""The feed formats ``observations``, ``bodies`` and ``changes``: JSON Lines of records, whole lines only.
 
 Each record is one UTF-8 line, handed to the system as soon as it is known, so a crawl that is killed leaves
 every line but perhaps the last one whole. A last line that an earlier run left torn is removed before the
@@ -16,7 +16,7 @@ import logging
 import os
 import stat
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from scrapy.extensions.feedexport import ItemFilter
 
 from scrapy_dedup.crawl.items import PageItem, PageRow
 from scrapy_dedup.crawl.stats import FEED_FOREIGN_ITEMS, FEED_WRITE_ERRORS
-from scrapy_dedup.records import BodyRecord, ObservationRecord, to_dict
+from scrapy_dedup.records import BodyRecord, ChangeRecord, ObservationRecord, to_dict
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -88,18 +88,18 @@ class _RecordExporter(BaseItemExporter):
         if row is None:
             self._refuse(item)
             return
-        record = self.record(row)
-        if record is None or self._broken:
+        records = self.records(row)
+        if not records or self._broken:
             return
         try:
-            self.file.write(record_line(record, self.fields_to_export))
+            self.file.write(b"".join(record_line(record, self.fields_to_export) for record in records))
             self.file.flush()
         except OSError as error:
             self._stop_writing(error)
 
     @abstractmethod
-    def record(self, row: PageRow) -> ObservationRecord | BodyRecord | None:
-        """Return what this feed writes of a page."""
+    def records(self, row: PageRow) -> Sequence[object]:
+        """Return the records that this feed writes of a page."""
 
     def _refuse(self, item: object) -> None:
         self._count(FEED_FOREIGN_ITEMS)
@@ -130,17 +130,29 @@ class _RecordExporter(BaseItemExporter):
 class ObservationsExporter(_RecordExporter):
     """The feed format ``observations``: one line for each page or failure that was recorded."""
 
-    def record(self, row: PageRow) -> ObservationRecord:
+    def records(self, row: PageRow) -> Sequence[ObservationRecord]:
         """Return the observation."""
-        return row.observation
+        return (row.observation,)
 
 
 class BodiesExporter(_RecordExporter):
     """The feed format ``bodies``: one line for each text that this job was the first to commit."""
 
-    def record(self, row: PageRow) -> BodyRecord | None:
+    def records(self, row: PageRow) -> Sequence[BodyRecord]:
         """Return the body when it is new."""
-        return row.body
+        return () if row.body is None else (row.body,)
+
+
+class ChangesExporter(_RecordExporter):
+    """The feed format ``changes``: what became of the key of each page or failure, and of keys led there.
+
+    It compares with the last valid page that the ledger holds of the key, of whatever job in the corpus. What
+    a crawl did not visit, or was led to a page that it had already, is in ``scrapy dedup export changes``.
+    """
+
+    def records(self, row: PageRow) -> Sequence[ChangeRecord]:
+        """Return the changes."""
+        return row.changes
 
 
 class PageFilter(ItemFilter):
@@ -160,18 +172,30 @@ class BodiesFilter(ItemFilter):
         return row is not None and row.body is not None and super().accepts(item)
 
 
+class ChangesFilter(ItemFilter):
+    """Lets only pages into a feed that were compared with what the ledger held before."""
+
+    def accepts(self, item: object) -> bool:
+        """Accept pages that say what changed, of the feed's ``item_classes`` if it names any."""
+        row = _row(item)
+        return row is not None and bool(row.changes) and super().accepts(item)
+
+
 def _row(item: object) -> PageRow | None:
     """Return what a feed may write of an item; None when the item is no page that the ledger holds."""
     if isinstance(item, PageRow):
         return item
     if isinstance(item, PageItem) and item.observation is not None and not item.is_repeat:
-        return PageRow(item.observation, item.body if item.body_is_new else None)
+        return PageRow(item.observation, item.body if item.body_is_new else None, item.changes)
     return None
 
 
 # By feed format: what writes it, and what it may be given.
-EXPORTERS = {"observations": ObservationsExporter, "bodies": BodiesExporter}
-FILTERS = {"observations": PageFilter, "bodies": BodiesFilter}
+EXPORTERS = {"observations": ObservationsExporter, "bodies": BodiesExporter, "changes": ChangesExporter}
+FILTERS = {"observations": PageFilter, "bodies": BodiesFilter, "changes": ChangesFilter}
+
+DEFAULT_FORMATS = ("observations", "bodies")
+"""Formats of the feeds that a project gets unless it has a feed of one of them."""
 
 
 def default_feeds(folder: str = "dedup") -> dict[str, dict[str, Any]]:

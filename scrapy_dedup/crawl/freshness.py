@@ -11,6 +11,7 @@ as one for a listing, still is when its page was skipped before.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import time
@@ -48,6 +49,9 @@ ROLE = "dedup_role"  # meta: LISTING for a page that is there for its links
 LISTING = "listing"
 
 BATCH = 100  # pages of one question: their links take some hundred kilobytes
+
+# So long a callback may take between two requests before the first goes its way: it may even wait for it.
+LINGER_S = 0.25
 
 # What became of a page, in one byte: there may be millions.
 TO_FETCH = b"f"
@@ -90,19 +94,53 @@ def is_reliable(page: SeenPage, url_key: str, terms: Terms) -> bool:
     )
 
 
-def is_fresh(page: SeenPage, *, now_us: int, max_age_us: int, run: tuple[str, int]) -> bool:
-    """Tell whether a page was fetched so lately that it need not be fetched again.
+def is_of_run(page: SeenPage, job_id: str, started_us: int) -> bool:
+    """Tell whether this very process fetched a page; then its key is the dupefilter's.
 
     Args:
         page: the latest news of it.
-        now_us: the time, in microseconds since 1970.
-        max_age_us: how long a page is fresh.
-        run: the job and when this process took it up. What it fetched itself since then is the dupefilter's.
+        job_id: the job of the process, which may go on with what an earlier one began.
+        started_us: when the process took it up, in microseconds since 1970.
     """
-    job_id, started_us = run
-    if page.observation.job_id == job_id and page.fetched_us >= started_us:
-        return False
-    return abs(now_us - page.fetched_us) <= max_age_us
+    return page.observation.job_id == job_id and page.fetched_us >= started_us
+
+
+def is_in_time(fetched_us: int, *, now_us: int, max_age_us: int) -> bool:
+    """Tell whether a page was fetched so lately that it need not be fetched again; all in microseconds.
+
+    A clock that was ahead does not keep a page fresh for longer than one that was right.
+
+    >>> [is_in_time(fetched_us, now_us=500, max_age_us=100) for fetched_us in (399, 400, 500, 600, 601)]
+    [False, True, True, True, False]
+    """
+    return abs(now_us - fetched_us) <= max_age_us
+
+
+class _Batch:
+    """Requests to be asked about together; those of a slow callback do not wait for its end."""
+
+    def __init__(self, send_late: Callable[[Sequence[Request]], None]) -> None:
+        self._requests: list[Request] = []
+        self._send_late = send_late
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._requests) >= BATCH
+
+    def append(self, request: Request) -> None:
+        if not self._requests:
+            self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._expire)
+        self._requests.append(request)
+
+    def take(self) -> list[Request]:
+        if self._timer is not None:
+            self._timer.cancel()
+        requests, self._requests = self._requests, []
+        return requests
+
+    def _expire(self) -> None:
+        self._send_late(self.take())
 
 
 class Freshness:
@@ -142,15 +180,17 @@ class Freshness:
 
     def conditions_of(self, request: Request) -> Conditions:
         """Return the conditions under which a request is going to be made."""
-        conditions = conditions_of(request)
-        if conditions.language is None:
-            return replace(conditions, language=self._default_language)
-        return conditions
+        return _with_language(conditions_of(request), self._default_language)
 
     def question_about(self, request: Request) -> PageQuestion:
-        """Return the question whether the page of a request was seen, at its URL or behind a redirect."""
+        """Return the question whether the page of a request was seen, at its URL or behind a redirect.
+
+        Where somebody decided that a URL is not the one that it was merged into, no redirect answers for it.
+        """
+        url = redact(request.url)
+        is_apart = self.terms.overrides.urls.get(url) is DecisionAction.DIFFERENT
         return PageQuestion(
-            self._suite.key_of(request.url), self.conditions_of(request), url=redact(request.url)
+            self._suite.key_of(request.url), self.conditions_of(request), url=None if is_apart else url
         )
 
     # -- the stream of a callback
@@ -166,56 +206,61 @@ class Freshness:
             async for entry in entries:
                 yield entry
             return
-        asked: list[Request] = []
+        batch = _Batch(self._crawl_beside)
         try:
             async for entry in entries:
-                if self._passes(entry, asked):
+                if self._passes(entry, batch.append):
                     yield entry
-                if len(asked) == BATCH:
-                    batch, asked = asked, []
-                    async for request in self._admitted(batch):
+                if batch.is_full:
+                    async for request in self._admitted(batch.take()):
                         yield request
         except Exception:
             # Nothing is swallowed: what the callback yielded before it failed goes its way first.
-            async for request in self._admitted(asked):
+            async for request in self._admitted(batch.take()):
                 yield request
             raise
-        async for request in self._admitted(asked):
+        async for request in self._admitted(batch.take()):
             yield request
 
-    def _passes(self, entry: Any, asked: deque[Request] | list[Request]) -> bool:
-        """Tell whether an entry goes on at once; a request to be asked about is put to the others."""
-        if not isinstance(entry, Request) or not self._has_to_ask(entry):
+    def _passes(self, entry: Any, ask: Callable[[Request], None]) -> bool:
+        """Tell whether an entry goes on at once; ``ask`` gets a request that there is something to ask about.
+
+        Of the other requests for its page none goes on: what becomes of the first becomes of the page.
+        """
+        if not isinstance(entry, Request) or not is_governed(entry):
             return True
-        if self._is_first(entry):
-            asked.append(entry)
+        place = self._place(entry)
+        verdicts = self._judged.values(place)
+        if any(applies(entry, self._suite) for applies in _ALWAYS_FETCHED):
+            self._settle(place, TO_FETCH)
+            return True
+        if verdicts == [HELD]:
+            self._merge(entry)
+            return False
+        if verdicts == [TO_FETCH]:
+            return True
+        if _is_off_site(entry, self._suite):
+            return True
+        self._judged.add(place, HELD)
+        ask(entry)
         return False
 
-    def _has_to_ask(self, request: Request) -> bool:
-        """Tell whether a request may be skipped, as far as is known without asking."""
-        if not is_governed(request):
-            return False
-        place = self._place(request)
-        if any(applies(request, self._suite) for applies in _ALWAYS_FETCHED):
-            self._settle(place, TO_FETCH)
-            return False
-        return TO_FETCH not in self._judged.values(place)
-
-    def _is_first(self, request: Request) -> bool:
-        """Claim a page for a request, or drop the request because another one stands for the page."""
-        place = self._place(request)
-        if place not in self._judged:
-            self._judged.add(place, HELD)
-            return True
+    def _merge(self, request: Request) -> None:
         suite = self._suite
         suite.stats.inc_value(names.REQUESTS_MERGED)
         key = suite.key_of(request.url)
         suite.note(request, linked_url(request), key=key, verdict="merged")
-        return False
+
+    def _crawl_beside(self, requests: Sequence[Request]) -> None:
+        self._suite.spawn(self._crawl(requests))
+
+    async def _crawl(self, requests: Sequence[Request]) -> None:
+        async for request in self._admitted(requests):
+            self._suite.crawler.engine.crawl(request)
 
     def _place(self, request: Request) -> bytes:
         """Return where the judgement of a request's page stands: by key, for each set of conditions."""
-        stated = repr((self._suite.key_of(request.url), self.conditions_of(request)))
+        stated = f"{self._suite.key_of(request.url)}\0{_written(self.conditions_of(request))}"
         return stated.encode("utf-8", "surrogatepass")
 
     def _settle(self, place: bytes, verdict: bytes) -> None:
@@ -234,7 +279,7 @@ class Freshness:
                     yield request
                     continue
                 for link in links:
-                    if self._passes(link, waiting):
+                    if self._passes(link, waiting.append):
                         yield link
 
     # -- one page
@@ -257,12 +302,13 @@ class Freshness:
 
     def _if_known(self, page: SeenPage, canonicals_us: Mapping[str, int]) -> tuple[SeenPage, str] | None:
         """Return a page with the reason for which it is not fetched, if there is one."""
-        now_us, run = _now_us(), (self._suite.job.job_id, self._started_us)
-        max_age_us = int((self._suite.config.freshness_s or 0) * 1_000_000)
-        if is_fresh(page, now_us=now_us, max_age_us=max_age_us, run=run):
+        if is_of_run(page, self._suite.job.job_id, self._started_us):
+            return None
+        now_us, max_age_us = _now_us(), int((self._suite.config.freshness_s or 0) * 1_000_000)
+        if is_in_time(page.fetched_us, now_us=now_us, max_age_us=max_age_us):
             return page, FRESH
         canonical_us = canonicals_us.get(page.observation.url_key)
-        if canonical_us is not None and abs(now_us - canonical_us) <= max_age_us:
+        if canonical_us is not None and is_in_time(canonical_us, now_us=now_us, max_age_us=max_age_us):
             return page, CANONICAL
         return None
 
@@ -318,6 +364,16 @@ def _is_off_site(request: Request, suite: Suite) -> bool:
     return not gate.should_follow(request, spider)
 
 
+@functools.lru_cache(maxsize=256)
+def _with_language(conditions: Conditions, default: str | None) -> Conditions:
+    return conditions if conditions.language is not None else replace(conditions, language=default)
+
+
+@functools.lru_cache(maxsize=256)
+def _written(conditions: Conditions) -> str:
+    return repr(conditions)
+
+
 def _is_sitemap(request: Request, suite: Suite) -> bool:
     spider = suite.crawler.spider
     return isinstance(spider, SitemapSpider) and request.callback == spider._parse_sitemap
@@ -328,7 +384,6 @@ _ALWAYS_FETCHED: tuple[Callable[[Request, Suite], bool], ...] = (
     lambda request, _: request.dont_filter,
     lambda request, _: request.meta.get(ROLE) == LISTING,
     _is_sitemap,
-    _is_off_site,
 )
 
 

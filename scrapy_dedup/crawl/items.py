@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import enum
-import functools
 import json
 import math
 from collections.abc import Mapping, Set
@@ -13,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from itemadapter import ItemAdapter, is_item
-from parsel.csstranslator import HTMLTranslator
 from scrapy.http import Response
 
-from scrapy_dedup.records import BodyRecord, ObservationRecord
+from scrapy_dedup.content.expectations import problems_of_expectation
+from scrapy_dedup.records import BodyRecord, ChangeRecord, ObservationRecord
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,8 +25,6 @@ Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | Non
 MAX_EXTRA_BYTES = 64 * 1024  # the fields of one page, not its content: what is larger belongs in an own item
 MAX_EXTRA_DEPTH = 20  # deeper than any data that a page states; also ends structures that contain themselves
 
-_EXPECT_KEYS = ("text", "css")
-
 
 @dataclass(frozen=True, slots=True)
 class PageRow:
@@ -36,10 +33,12 @@ class PageRow:
     Attributes:
         observation: the observation as the ledger holds it.
         body: its body, only when this observation brought it into the ledger.
+        changes: what became of its key, and of keys that led to it; empty unless a feed asks for it.
     """
 
     observation: ObservationRecord
     body: BodyRecord | None
+    changes: tuple[ChangeRecord, ...] = ()
 
 
 @dataclass
@@ -61,6 +60,7 @@ class PageItem:
         body_is_new: whether this observation brought the body into the ledger.
         response: where the page came from, until it is processed; not a field, so never exported.
         is_repeat: whether an earlier item already stands for the same response; not a field.
+        changes: what became of the page's key, where a feed asks for it; not a field.
     """
 
     url: str
@@ -76,6 +76,7 @@ class PageItem:
     def __post_init__(self) -> None:
         self.response: Response | None = None
         self.is_repeat = False
+        self.changes: tuple[ChangeRecord, ...] = ()
 
     @classmethod
     def from_response(
@@ -177,25 +178,10 @@ def _json_ready_container(value: object, path: str, depth_left: int) -> Json:
 
 
 def _checked_expectation(expect: Mapping[str, str]) -> dict[str, str]:
-    if not isinstance(expect, Mapping) or not expect:
-        raise ValueError(f"expect is {expect!r}; use {{'text': ...}}, {{'css': ...}} or both")
-    for key, wanted in expect.items():
-        if key not in _EXPECT_KEYS:
-            raise ValueError(f"expect has the key {key!r}; the keys are 'text' and 'css'")
-        if not isinstance(wanted, str) or not wanted.strip():
-            raise ValueError(f"expect[{key!r}] is {wanted!r}; use a string that is not empty")
-    if "css" in expect:
-        _check_selector(expect["css"])
+    for problem in problems_of_expectation(expect):
+        separator = "" if problem.startswith("[") else " "
+        raise ValueError(f"expect{separator}{problem}")
     return dict(expect)
-
-
-@functools.lru_cache(maxsize=256)
-def _check_selector(css: str) -> None:
-    """Raise ValueError when Scrapy could not evaluate the selector; spiders repeat a few of them."""
-    try:
-        HTMLTranslator().css_to_xpath(css)
-    except Exception as error:  # cssselect raises SelectorError, and others from inside its parser
-        raise ValueError(f"expect['css'] is {css!r}, not a CSS selector: {error}") from error
 
 
 def _type_name(value: object) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import hashlib
 import inspect
 import json
 import math
@@ -20,7 +21,7 @@ from scrapy import Request, Spider
 from scrapy.http import HtmlResponse, Response
 
 from scrapy_dedup.crawl import stats as names
-from scrapy_dedup.crawl.requests import JOURNEY, OWN_META, YIELDED, is_observed
+from scrapy_dedup.crawl.requests import ARGUMENTS, JOURNEY, OWN_META, YIELDED, is_observed
 from scrapy_dedup.urls import redact
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ MAX_DEPTH = 20  # of meta and cb_kwargs; also ends structures that contain thems
 
 # meta that Scrapy sets anew for each request, and that a callback copies with `meta=response.meta`.
 VOLATILE_META = frozenset({*JOURNEY, *OWN_META, "depth", "cached_response", "_dont_cache", "_auth_proxy"})
+
+# meta about the way to a page, which says nothing of what its callback does with it.
+WAY_META = frozenset({"proxy", "download_slot", "download_timeout", "dedup_role", "dedup_conditional"})
+LINK_TEXT = "link_text"  # meta that CrawlSpider sets beside "rule"; each page may link with another
+
+ARGUMENTS_BYTES = 8  # compared only with those of the same page
 
 # What a spider says in these is nobody else's business, so no ledger holds it.
 SECRET_HEADERS = frozenset({b"Authorization", b"Cookie", b"Proxy-Authorization"})
@@ -47,6 +54,32 @@ class UnfetchedPage(HtmlResponse):
 
 class Unstorable(Exception):
     """A list of links that cannot be kept; the message names the reason."""
+
+
+def note_arguments(request: Request) -> None:
+    """Remember what a spider gives the callback of a request in ``cb_kwargs`` and ``meta``, as a digest.
+
+    The links of a page may depend on it, such as on how many levels are left. It is noted when the request is
+    yielded: what middlewares put into meta later is not the spider's, and may differ each time.
+    """
+    request.meta.pop(ARGUMENTS, None)
+    left_out = {*VOLATILE_META, *WAY_META}
+    if "rule" in request.meta:
+        left_out.add(LINK_TEXT)
+    meta = {name: value for name, value in request.meta.items() if name not in left_out}
+    given = {name: values for name, values in (("meta", meta), ("cb_kwargs", request.cb_kwargs)) if values}
+    if given:
+        told = {
+            name: {str(key): _comparable(value) for key, value in part.items()}
+            for name, part in given.items()
+        }
+        text = json.dumps(told, sort_keys=True).encode()
+        request.meta[ARGUMENTS] = hashlib.blake2b(text, digest_size=ARGUMENTS_BYTES).hexdigest()
+
+
+def _comparable(value: object) -> Any:
+    """Return a value that JSON can say, or the type of any other: nothing else of it is sure to last."""
+    return [value] if _is_json(value) else type(value).__qualname__
 
 
 class LinkCodec:
@@ -93,7 +126,7 @@ class LinkCodec:
         return method
 
     def author_of(self, request: Request) -> str:
-        """Return what turns the page of a request into links: the callback, with CrawlSpider also the rule.
+        """Return what turns the page of a request into links: the callback, its rule, and its arguments.
 
         Raises:
             Unstorable: the callback is no method of the spider.
@@ -101,8 +134,9 @@ class LinkCodec:
         name = self.name_of(request.callback) or "_parse"
         if name == "parse" and type(self._spider)._parse is Spider._parse:
             name = "_parse"  # which calls it
-        rule = request.meta.get("rule")
-        return name if rule is None else f"{name}:{rule}"
+        rule, arguments = request.meta.get("rule"), request.meta.get(ARGUMENTS)
+        called = name if rule is None else f"{name}:{rule}"
+        return called if arguments is None else f"{called}({arguments})"
 
     def told(self, request: Request) -> dict[str, Any]:
         """Return a request as a JSON value with only what is not the default.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,14 +19,23 @@ from scrapy.spidermiddlewares.httperror import HttpError, HttpErrorMiddleware
 
 from scrapy_dedup.content.canonical import PageDeclarations
 from scrapy_dedup.content.digest import sha256_id
+from scrapy_dedup.content.expectations import Expectation
 from scrapy_dedup.content.extraction import Extraction, PageMetadata, Payload
 from scrapy_dedup.content.pool import DIGEST_HERE_MAX_BYTES
-from scrapy_dedup.content.validity import Judgement, ResponseFacts, is_html, judge
+from scrapy_dedup.content.validity import HEADERS, Judgement, ResponseFacts, end_of, is_html, judge
 from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.exporters import EXPORTERS
 from scrapy_dedup.crawl.items import PageItem, PageRow
 from scrapy_dedup.crawl.overrides import judged
-from scrapy_dedup.crawl.requests import chain_of, first_url, is_governed, linked_url, referrer_of
+from scrapy_dedup.crawl.requests import (
+    chain_of,
+    first_url,
+    is_governed,
+    keyed_chain_of,
+    linked_url,
+    referrer_of,
+)
+from scrapy_dedup.crawl.soft404 import Soft404Probes
 from scrapy_dedup.crawl.suite import Suite, utc_now
 from scrapy_dedup.ledger import KnownPage, Recorded, Sighting, observation_id
 from scrapy_dedup.ledger.seen import SeenPage
@@ -40,9 +50,24 @@ FACET_BY_REDIRECT = "facet_by_redirect"
 # A URL of these kinds identifies nothing that others could look up.
 UNSENDABLE = ("credentials", "unsupported_scheme")
 
-# States of a response that another URL of the same key may do better than. A type or text that cannot be
-# extracted is a page all the same.
-NO_PAGE = (Validity.HTTP_ERROR, Validity.EMPTY, Validity.UNEXPECTED_CONTENT)
+# States of a response that another URL of the same key may do better than: its slash, or a session that the
+# policy left out, may be what the server asks for. A type or text that cannot be extracted is a page all the
+# same, and so is one that needs a browser.
+NO_PAGE = frozenset(
+    {
+        Validity.HTTP_ERROR,
+        Validity.EMPTY,
+        Validity.UNEXPECTED_CONTENT,
+        Validity.BLOCKED,
+        Validity.LOGIN,
+        Validity.CONSENT,
+        Validity.SOFT_404,
+        Validity.ERROR_PAGE,
+        Validity.PLACEHOLDER,
+        Validity.REDIRECT_STUB,
+        Validity.TRUNCATED,
+    }
+)
 
 
 # What a 304 says by itself to be as it was, and what it may state anew (RFC 9110, section 15.4.5).
@@ -89,6 +114,7 @@ class Pages:
 
     def __init__(self, suite: Suite) -> None:
         self._suite = suite
+        self._probes = Soft404Probes(suite, self._extract)
         self._recorded: WeakKeyDictionary[Response, asyncio.Future[Recorded]] = WeakKeyDictionary()
         self._delivered: WeakKeyDictionary[Response, Response] = WeakKeyDictionary()
 
@@ -142,7 +168,7 @@ class Pages:
         suite = self._suite
         suite.stats.inc_value(names.PAGES_FETCHED)
         extraction = await self._extract(response)
-        judgement = self._overridden(judge(response_facts(response, extraction, said)), response, extraction)
+        judgement = self._overridden(await self._judged(response, extraction, said), response, extraction)
         observation = await self._observe(
             response.request or Request(response.url),
             response=response,
@@ -169,6 +195,7 @@ class Pages:
                 observation,
                 text,
                 links=links,
+                moved_keys=self._moved_keys(request, observation),
                 url_valid=suite.decide(response.url).reason not in UNSENDABLE,
                 key_reason=FACET_BY_REDIRECT if suite.urls.shows_facets(response.url) else None,
             )
@@ -176,12 +203,24 @@ class Pages:
         suite.canonicals.request_target(response, recorded.observation)
         return recorded
 
+    async def _judged(
+        self, response: Response, extraction: Extraction | None, said: SpidersView
+    ) -> Judgement:
+        expected = (self._suite.config.expectations.of(response.url), said.expect or {})
+        facts = response_facts(response, extraction, said, expected)
+        judgement = judge(facts)
+        if judgement.validity is not Validity.VALID or said.content_valid:
+            return judgement
+        is_probe = await self._probes.equals(response, extraction)
+        return judge(replace(facts, equals_probe=True)) if is_probe else judgement
+
     def _canonical(
         self, response: Response, extraction: Extraction | None, judgement: Judgement
     ) -> Mapping[str, Any] | None:
         declared = extraction.declared if extraction else PageDeclarations()
         url = page_url(response.request or Request(response.url), response)
-        return self._suite.canonicals.of(response, url, declared, judgement.validity)
+        sent_to = judgement.evidence if judgement.validity is Validity.REDIRECT_STUB else None
+        return self._suite.canonicals.of(response, url, declared, sent_to)
 
     def _overridden(
         self, judgement: Judgement, response: Response, extraction: Extraction | None
@@ -224,12 +263,18 @@ class Pages:
                 response=response,
                 payload_digest=await digest_of(response.body),
                 outcome=outcome_of(response.status),
-                judgement=None
-                if response.status == 304
-                else judge(response_facts(response, None, NOTHING_SAID)),
+                judgement=None if response.status == 304 else judge(response_facts(response, None)),
             )
         self._suite.stats.inc_value(names.FAILURES)
-        self.export(await self._suite.record(Sighting(observation, None)))
+        sighting = Sighting(observation, None, moved_keys=self._moved_keys(request, observation))
+        self.export(await self._suite.record(sighting))
+
+    def _moved_keys(self, request: Request | None, observation: ObservationRecord) -> tuple[str, ...]:
+        """Return the keys whose URLs were redirected to a page, when a feed wants to know."""
+        if request is None or not self._suite.has_changes_feed:
+            return ()
+        keys = (redact(self._suite.key_of(url)) for url in keyed_chain_of(request)[:-1])
+        return tuple(dict.fromkeys(key for key in keys if key != observation.url_key))
 
     async def record_skip(
         self, request: Request, page: SeenPage, *, reason: str, conditions: Conditions
@@ -329,7 +374,7 @@ class Pages:
             payload_bytes=len(response.body) if response is not None else None,
             outcome=outcome,
             validity=judgement.validity if judgement else None,
-            validity_reason=judgement.reason if judgement else failure,
+            validity_reason=judgement.explained if judgement else failure,
             recovery=judgement.recovery if judgement else Recovery.RETRY if failure else Recovery.NONE,
             canonical=canonical,
             title=found.title,
@@ -350,7 +395,8 @@ class Pages:
         feeds = crawler.get_extension(FeedExporter)
         if feeds is None or crawler.spider is None:
             return
-        row = PageRow(recorded.observation, recorded.body if recorded.body_is_new else None)
+        body = recorded.body if recorded.body_is_new else None
+        row = PageRow(recorded.observation, body, recorded.changes)
         ours = [slot for slot in feeds.slots if slot.format in EXPORTERS]
         others = [slot for slot in feeds.slots if slot.format not in EXPORTERS]
         feeds.slots = ours
@@ -376,18 +422,47 @@ def outcome_of(status: int) -> Outcome:
     return Outcome.GONE if status in GONE else Outcome.ERROR
 
 
-def response_facts(response: Response, extraction: Extraction | None, said: SpidersView) -> ResponseFacts:
+def response_facts(
+    response: Response,
+    extraction: Extraction | None,
+    said: SpidersView = NOTHING_SAID,
+    expected: Iterable[Expectation] = (),
+) -> ResponseFacts:
     """Gather what the judgement of a response rests on."""
+    unmet = (unmet_expectation(response, extraction, expect) for expect in expected)
+    flags = frozenset(response.flags)
+    sent = {name: header_of(response, name) for name in HEADERS}
+    declared_bytes = declared_length(response)
+    is_short = declared_bytes is not None and declared_bytes > len(response.body)
     return ResponseFacts(
         status=response.status,
         content_type=content_type(response),
         payload_bytes=len(response.body),
         supported=holds_html(response),
         extraction=extraction,
-        unmet_expectation=unmet_expectation(response, extraction, said.expect),
+        unmet_expectation=next((problem for problem in unmet if problem), None),
         declared_valid=said.content_valid,
         declared_reason=said.validity_reason,
+        url=response.url,
+        headers={name: value for name, value in sent.items() if value is not None},
+        flags=flags,
+        declared_bytes=declared_bytes,
+        end=end_of(response.body) if is_short or "partial" in flags else "unknown",
     )
+
+
+def declared_length(response: Response) -> int | None:
+    """Return the Content-Length where it is about the body that we have.
+
+    Of a compressed body it is another length, and a browser hands over what became of the page.
+    """
+    value = header_of(response, "Content-Length") or ""
+    request = response.request
+    is_rendered = request is not None and bool(request.meta.get("playwright"))
+    is_headless = request is not None and request.method == "HEAD"
+    if is_rendered or is_headless or "Content-Encoding" in response.headers:
+        return None
+    return int(value) if re.fullmatch(r"[0-9]{1,15}", value) else None
 
 
 def holds_html(response: Response) -> bool:
@@ -398,7 +473,7 @@ def holds_html(response: Response) -> bool:
 def unmet_expectation(
     response: Response, extraction: Extraction | None, expect: Mapping[str, str] | None
 ) -> str | None:
-    """Return what a page lacks of what its spider expects, or None when it has everything."""
+    """Return what a page lacks of what is expected of it, or None when it has everything."""
     if not expect:
         return None
     text = extraction.text.text if extraction and extraction.text else ""

@@ -61,6 +61,7 @@ class DedupPipeline:
         item.body = recorded.body
         item.action = recorded.observation.action.value
         item.body_is_new = recorded.body_is_new and not item.is_repeat
+        item.changes = recorded.changes
         return item
 
     def _warn(self, message: str) -> None:

@@ -22,9 +22,10 @@ HOLDER = "dedup_holder"  # meta: [URL whose key later requests are merged into, 
 TICKET = "dedup_ticket"  # meta: a name for a request that went out, which what follows it inherits
 YIELDED = "dedup_yielded"  # meta: True while a request that a callback yielded passes the spider middlewares
 VALIDATORS = "dedup_validators"  # meta: [URL, its ETag, its Last-Modified] that we asked about
+ARGUMENTS = "dedup_arguments"  # meta: digest of what the callback is given beside the response
 
 # What the suite itself keeps in meta; SWITCH and its kind are the user's.
-OWN_META = (LINKED, VARIANT, REFERRER, INHERITED, UNGOVERNED, HOLDER, TICKET, YIELDED, VALIDATORS)
+OWN_META = (LINKED, VARIANT, REFERRER, INHERITED, UNGOVERNED, HOLDER, TICKET, YIELDED, VALIDATORS, ARGUMENTS)
 
 # Meta of the way a request went so far; a variant starts on a way of its own.
 JOURNEY = (

@@ -14,7 +14,7 @@ from scrapy.http import Response
 
 from scrapy_dedup.crawl import stats as names
 from scrapy_dedup.crawl.items import PageItem
-from scrapy_dedup.crawl.links import UnfetchedPage
+from scrapy_dedup.crawl.links import UnfetchedPage, note_arguments
 from scrapy_dedup.crawl.requests import (
     LINKED,
     forget_inherited_hops,
@@ -63,6 +63,8 @@ class DedupSpiderMiddleware:
 
     def _admitted(self, entry: Any, linking_page: str | None = None) -> Any:
         """Return what may go on: the entry, a request for the cleaned URL, or None."""
+        if isinstance(entry, Request) and is_observed(entry):
+            note_arguments(entry)
         if not isinstance(entry, Request) or not is_governed(entry):
             return entry
         suite = self._suite

@@ -24,6 +24,7 @@ PAGES_BY_REASON = "dedup/pages/reason/"
 CANONICALS_REQUESTED = "dedup/canonical/requested"
 LINKS_UNSTORABLE = "dedup/links/unstorable/"
 FAILURES = "dedup/failures"
+SOFT404_PROBES = "dedup/soft404/probes"
 EXTRACTIONS = "dedup/extract/extractions"
 EXTRACT_CACHE_HITS = "dedup/extract/cache_hits"
 EXTRACT_RESTARTS = "dedup/extract/restarts"
@@ -57,6 +58,7 @@ STATS: dict[str, str] = {
     CANONICALS_REQUESTED: "Requests for what pages declare to be their canonical, with DEDUP_CANONICAL.",
     LINKS_UNSTORABLE: "Pages whose links cannot be stored, for each reason; they are never skipped.",
     FAILURES: "Requests that ended without a page and were recorded as failures.",
+    SOFT404_PROBES: "Requests for pages that cannot exist, to see what their site says then.",
     EXTRACTIONS: "Payloads whose text was extracted.",
     EXTRACT_CACHE_HITS: "Pages whose payload had been extracted before.",
     EXTRACT_RESTARTS: "Extraction processes that were replaced after a crash.",

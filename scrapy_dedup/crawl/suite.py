@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scrapy.extensions.feedexport import FeedExporter
 from scrapy.utils.job import job_dir
 
 from scrapy_dedup.config import Config
@@ -209,6 +210,12 @@ class Suite:
             return None
         return read_job_id(self._job_folder, spider=self.spider_name, corpus=self.config.corpus)
 
+    @functools.cached_property
+    def has_changes_feed(self) -> bool:
+        """Whether a feed wants to know what became of each page since it was last seen."""
+        feeds = self.crawler.get_extension(FeedExporter)
+        return feeds is not None and any(feed.get("format") == "changes" for feed in feeds.feeds.values())
+
     @property
     def writer(self) -> LedgerWriter:
         """The ledger's writer; it touches no file before its first record."""
@@ -218,6 +225,7 @@ class Suite:
                 self.job,
                 self.policy.spec(),
                 reuse_normalized=self.policy.name == "standard",
+                with_changes=self.has_changes_feed,
             )
         return self._writer
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from scrapy import Request
@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 # A family of URLs that all fail must not cost a fetch each.
 MAX_VARIANTS_PER_KEY = 3
 
+# Verdicts of aliases.
+MERGED, LED_HERE = "merged", "redirected"
 
 # Of a URL that was tried for one key; compared only with the few others of that key.
 TRIED_BYTES = 8
@@ -140,7 +142,7 @@ class Variants:
         elif not failed.offers:
             self._put_to_rest(key, failed)
 
-    def _next_url(self, aliases: Iterable[AliasRecord], failed: FailedKey) -> str | None:
+    def _next_url(self, aliases: Sequence[AliasRecord], failed: FailedKey) -> str | None:
         if len(failed.tried) > MAX_VARIANTS_PER_KEY:
             return None
         urls = candidates(aliases, failed.model)
@@ -153,14 +155,20 @@ class Variants:
             self._at_rest.add(bytes_of(key), tried)
 
 
-def candidates(aliases: Iterable[AliasRecord], model: Request) -> Iterator[str]:
-    """Yield the URLs to try for a key: what its variants would have fetched, then URLs exactly as linked."""
-    merged = [alias for alias in aliases if alias.verdict == "merged"]
-    for alias in merged:
+def candidates(aliases: Sequence[AliasRecord], model: Request) -> Iterator[str]:
+    """Yield the URLs to try for a key.
+
+    First what its variants would have fetched, then URLs exactly as linked, and at last those that redirect
+    to a variant: the redirect was dropped while the key's own request was under way.
+    """
+    of = {verdict: [alias for alias in aliases if alias.verdict == verdict] for verdict in (MERGED, LED_HERE)}
+    for alias in of[MERGED]:
         yield alias.fetch_url
     yield linked_url(model)
-    for alias in merged:
+    for alias in of[MERGED]:
         yield alias.raw_url
+    for alias in of[LED_HERE]:
+        yield alias.fetch_url
 
 
 def variant_of(model: Request, url: str, key: str) -> Request:

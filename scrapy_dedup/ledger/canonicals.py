@@ -10,20 +10,19 @@ of the job, or, if the job is killed, in the next one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import sqlalchemy as sa
 
 from scrapy_dedup.content.canonical import (
     MANY,
-    MAX_HOPS,
-    Evidence,
+    WITHOUT_TEXT,
     Route,
     Verdict,
     judge_canonical,
 )
 from scrapy_dedup.ledger import codec, decisions, relations, rows, schema
+from scrapy_dedup.ledger.claims import Known, Seen, Way, claimed, is_refuted, way_of
 from scrapy_dedup.ledger.statement import SOUGHT, Change, ListQuery
 from scrapy_dedup.records import (
     AliasRecord,
@@ -67,6 +66,7 @@ _LATEST = ListQuery(
         _seen.validity,
         _seen.canonical,
         _seen.residual_digest,
+        _seen.sourced,
         _seen.body,
         _t.body.c.space,
         _t.body.c.language,
@@ -118,156 +118,6 @@ _DONE = Change(
         schema.claim_due.c.corpus == _corpus, schema.claim_due.c.page == sa.bindparam("done")
     )
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What was last seen of a page: by its latest observation that says something of the page."""
-
-    key: bytes
-    url_key: str
-    url: str
-    policy_id: str
-    fetched_us: int
-    job: int
-    problem: str | None
-    is_stub: bool
-    canonical: Mapping[str, Any]
-    residual_digest: str | None
-    body: int | None
-    space: int | None
-    language: str | None
-    char_count: int
-    normalized_digest: str | None
-
-    @property
-    def claimed(self) -> tuple[str, str] | None:
-        """Return target and key of the page that this one claims to be, or sends its visitors to."""
-        return claimed(self.canonical)
-
-    @property
-    def is_claimant(self) -> bool:
-        """Tell whether the page has content and claims to be another one."""
-        return self.problem is None and self.body is not None and self.claimed is not None
-
-    def evidence(self, text: str | None) -> Evidence:
-        """Return what the decision table has to know of it."""
-        return Evidence(
-            url=self.url,
-            url_key=self.url_key,
-            problem=self.problem,
-            noindex=bool(self.canonical.get("noindex")),
-            language=self.language,
-            text=text,
-            normalized_digest=self.normalized_digest,
-            residual_digest=self.residual_digest,
-            comparable=self.space,
-        )
-
-
-def claimed(canonical: Mapping[str, Any] | None) -> tuple[str, str] | None:
-    """Return target and key of the claim in a stored ``canonical``, or None where there is none."""
-    key = (canonical or {}).get("target_key")
-    target = (canonical or {}).get("target")
-    return (target, key) if isinstance(key, str) and isinstance(target, str) else None
-
-
-# -- where a claim leads
-
-
-@dataclass(slots=True)
-class _Known:
-    """What is loaded of pages and redirects, by digests of keys; remembers what was asked for in vain."""
-
-    pages: dict[bytes, Seen | None] = field(default_factory=dict)
-    redirects: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
-    wanted: set[bytes] = field(default_factory=set)
-
-    def page(self, place: bytes) -> Seen | None:
-        if place not in self.pages:
-            self.wanted.add(place)
-        return self.pages.get(place)
-
-    def sent_on(self, place: bytes, *spellings: bytes) -> tuple[bytes, str] | None:
-        """Return where the visitors of a place are sent and how, or None where they stay."""
-        page = self.page(place)
-        for spelling in (place, *spellings):
-            self.page(spelling)  # a redirect is loaded together with its page
-            target, job = self.redirects.get(spelling, (place, -1))
-            if target != place and (page is None or job > page.job):
-                return target, "redirect"
-        if page is not None and page.is_stub and page.claimed is not None:
-            return codec.url_digest(page.claimed[1]), "redirect_stub"
-        return None
-
-
-@dataclass(slots=True)
-class _Way:
-    """The way of one claim, as far as it is known."""
-
-    places: list[bytes]
-    hops: list[str] = field(default_factory=list)
-    back: bool = False
-    too_long: bool = False
-    end: Seen | None = None
-
-
-def _way_of(page: Seen, known: _Known) -> _Way:
-    """Follow the claim of a page over redirects, stubs and the claims of the pages on the way."""
-    way = _Way([])
-    place = _land(page, way, known)
-    while not way.back and not way.too_long and place != page.key:
-        found = known.page(place)
-        if found is None or not found.is_claimant or _is_refuted(found):
-            way.end = found
-            return way
-        onward = _Way([])
-        beyond = _land(found, onward, known)
-        if beyond == place and not onward.back:  # its target only sends back to it
-            way.end = found
-            return way
-        way.hops += ["canonical", *onward.hops]
-        way.back = onward.back or beyond == page.key or beyond in way.places
-        way.too_long = onward.too_long or len(way.hops) > MAX_HOPS
-        way.places += onward.places
-        place = beyond
-    # Of a way without an end the declared target is what the page can be compared with.
-    came_home = place == page.key and "canonical" not in way.hops
-    way.end = page if came_home else known.page(way.places[0])
-    return way
-
-
-def _land(page: Seen, way: _Way, known: _Known) -> bytes:
-    """Follow what sends visitors on from the target of a page; note the way; return where it ends."""
-    target, key = page.claimed or (page.url, page.url_key)
-    place = codec.url_digest(key)
-    way.places.append(place)
-    spelling = codec.url_digest(target)
-    if spelling != place:
-        way.places.append(spelling)
-    sent = known.sent_on(place, spelling)
-    passed = {place}
-    while sent is not None:
-        place, how = sent
-        way.hops.append(how)
-        way.places.append(place)
-        if place in passed:
-            way.back = True
-            break
-        if len(way.hops) > MAX_HOPS:
-            way.too_long = True
-            break
-        passed.add(place)
-        sent = None if place == page.key else known.sent_on(place)
-    return place
-
-
-def _is_refuted(page: Seen) -> bool:
-    """Tell whether the URLs alone refuted a claim when it was made; nobody follows such a one."""
-    return page.canonical.get("status") == RelationState.REFUTED.value
-
-
-# -- in the ledger
 
 
 class Canonicals:
@@ -337,29 +187,32 @@ class Canonicals:
         Returns:
             Microseconds since 1970 by URL key; nothing for a page that is its own canonical.
         """
-        pages = _latest(connection, list(map(codec.url_digest, url_keys)), corpus=self._corpus)
-        claimants = [page for page in pages.values() if page is not None and page.is_claimant]
+        known = Known()
+        self._load(connection, known, {codec.url_digest(key) for key in url_keys})
+        claimants = [page for page in known.pages.values() if page is not None and page.is_claimant]
         if not claimants:
             return {}
         held = self._held(connection, [page.url_key for page in claimants])
-        ways = self._ways(connection, _Known(pages), claimants)
+        ways = self._ways(connection, known, claimants)
         ruled = decisions.load(connection)
         found: dict[str, int] = {}
         for page in claimants:
             relation, end = held.get(_pair(page)), ways[page.key].end
-            if relation is None or relation.a_digest != page.normalized_digest or end is None:
+            if relation is None or end is None or relation.a_digest != page.normalized_digest:
                 continue
+            if relation.b_digest not in (None, end.normalized_digest):
+                continue  # it is still to be judged again
             holds = decisions.ruled_relation(relation, ruled.in_force(relation.relation_id))
             if holds.state is RelationState.CONFIRMED and end.key != page.key:
                 found[page.url_key] = end.fetched_us
         return found
 
-    def _ways(self, connection: sa.Connection, known: _Known, claimants: Sequence[Seen]) -> dict[bytes, _Way]:
+    def _ways(self, connection: sa.Connection, known: Known, claimants: Sequence[Seen]) -> dict[bytes, Way]:
         """Follow the claims of pages as far as anything is known."""
-        ways = {page.key: _way_of(page, known) for page in claimants}
+        ways = {page.key: way_of(page, known) for page in claimants}
         while known.wanted:  # ends: a way has a bounded number of places
             self._load(connection, known, known.wanted)
-            ways = {page.key: _way_of(page, known) for page in claimants}
+            ways = {page.key: way_of(page, known) for page in claimants}
         return ways
 
     def _resting_on(self, connection: sa.Connection, places: Iterable[bytes]) -> set[bytes]:
@@ -382,15 +235,21 @@ class Canonicals:
         return set(due)
 
     def _judge(self, connection: sa.Connection, pages: Collection[bytes]) -> None:
-        known = _Known()
+        known = Known()
         self._load(connection, known, pages)
         claimants = [page for place in pages if (page := known.pages[place]) and page.is_claimant]
         ways = self._ways(connection, known, claimants)
         crowds = self._texts_for_targets(connection, claimants)
-        texts = _differing_texts(connection, [(page, ways[page.key].end) for page in claimants])
+        texts = _differing_texts(
+            connection,
+            [
+                (page, ways[page.key].end)
+                for page in claimants
+                if not is_refuted(page) and crowds[_target_place(page)] < MANY
+            ],
+        )
         found = [
-            self._relation(page, ways[page.key], texts, crowds.get(_target_place(page), 0))
-            for page in claimants
+            self._relation(page, ways[page.key], texts, crowds[_target_place(page)]) for page in claimants
         ]
         held = self._held(connection, [page.url_key for page in claimants])
         fresh = [one for one in found if not _says_the_same(held.get((one.a, one.b)), one)]
@@ -403,10 +262,10 @@ class Canonicals:
                 [{"new_place": place, "new_corpus": corpus, "new_page": page} for place, page in watched],
             )
 
-    def _load(self, connection: sa.Connection, known: _Known, places: Collection[bytes]) -> None:
+    def _load(self, connection: sa.Connection, known: Known, places: Collection[bytes]) -> None:
         sought = list(places)
         known.wanted = set()
-        known.pages.update(_latest(connection, sought, corpus=self._corpus))
+        known.pages.update(_latest(connection, sought, self._in_corpus))
         for row in _REDIRECTS.rows(connection, sought, **self._in_corpus):
             known.redirects[bytes(row["raw_url_digest"])] = bytes(row["url_key_digest"]), row["job"]
 
@@ -440,7 +299,7 @@ class Canonicals:
         return {(one.a, one.b): one for one in held if one.corpus == self._corpus}
 
     def _relation(
-        self, page: Seen, way: _Way, texts: Mapping[int, str], texts_for_target: int
+        self, page: Seen, way: Way, texts: Mapping[int, str], texts_for_target: int
     ) -> RelationRecord:
         target, key = page.claimed or (page.url, page.url_key)
         route = Route(target, key, tuple(way.hops), way.back, way.too_long)
@@ -457,7 +316,8 @@ class Canonicals:
 def _record(
     page: Seen, end: Seen | None, key: str, verdict: Verdict, *, corpus: str, job_id: str
 ) -> RelationRecord:
-    b_digest = end.normalized_digest if end is not None and end.problem is None else None
+    rests_on_text = end is not None and end.problem is None and verdict.reason not in WITHOUT_TEXT
+    b_digest = end.normalized_digest if end is not None and rests_on_text else None
     kind = RelationKind.CANONICAL
     return RelationRecord(
         relation_id=codec.relation_id(
@@ -507,10 +367,12 @@ def _says_the_same(held: RelationRecord | None, found: RelationRecord) -> bool:
     )
 
 
-def _latest(connection: sa.Connection, places: Sequence[bytes], *, corpus: str) -> dict[bytes, Seen | None]:
+def _latest(
+    connection: sa.Connection, places: Sequence[bytes], in_corpus: Mapping[str, str]
+) -> dict[bytes, Seen | None]:
     """Return what was last seen at each place, None where there was nothing."""
     told: dict[bytes, rows.Row] = {}
-    for row in _LATEST.rows(connection, places, corpus=codec.escape(corpus)):
+    for row in _LATEST.rows(connection, places, **in_corpus):
         place = bytes(row["url_key_digest"])
         if place not in told or _weight(row) > _weight(told[place]):
             told[place] = row
@@ -546,6 +408,7 @@ def _seen_of(row: rows.Row) -> Seen | None:
         body=row["body"],
         space=row["space"],
         language=codec.unescape_optional(row["language"]),
+        declared_language=(codec.unpack_json(row["sourced"]).get("language_declared") or [None])[0],
         char_count=row["char_count"] or 0,
         normalized_digest=None if normalized is None else codec.unpack_digest(normalized),
     )
@@ -594,6 +457,11 @@ def with_canonical(observation: ObservationRecord, relation: RelationRecord) -> 
     # A stub has no content to cite, so the page counts that it leads to.
     document_url = relation.measures.get("judged_url") or stated.get("target")
     return replace(observation, canonical=canonical, document_url=document_url)
+
+
+def latest(held: Iterable[RelationRecord]) -> list[RelationRecord]:
+    """Return those of relations, the oldest first, that no later evidence on the same claim has replaced."""
+    return list({(one.corpus, one.a, one.b): one for one in held}.values())
 
 
 ClaimKey = tuple[str, str, str, str | None]

@@ -108,6 +108,11 @@ class Seen:
         )
 
     @property
+    def is_page(self) -> bool:
+        """Whether its text was fetched, and not only known from before."""
+        return self.outcome is Outcome.FETCHED and self.text is not None
+
+    @property
     def evidence(self) -> Evidence:
         """What the observation proves."""
         return evidence_of(self.outcome, has_text=self.text is not None, reason=self.reason)

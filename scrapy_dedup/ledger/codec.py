@@ -33,10 +33,13 @@ _MAX_DEPTH = 20
 _ESCAPE = "\x10"
 _UNSAFE = re.compile("[\x00\x10\ud800-\udfff]")
 _ESCAPED = re.compile("\x10([0-9a-f]{4})")
+_IDENTITY = re.compile("(?:obs1|body1|rel1|dec1)-([0-9a-f]{32})")
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // _MICROSECOND
 
 
 def escape(text: str) -> str:
@@ -94,7 +97,7 @@ def to_micros(moment: str) -> int:
     1500000
 
     Raises:
-        RecordError: the string is not such a time.
+        RecordError: the string is not such a time, or not one that can be written in UTC.
     """
     head, dot, tail = moment.replace("Z", "+00:00").partition(".")
     if dot:
@@ -102,9 +105,12 @@ def to_micros(moment: str) -> int:
         fraction = digits[0] if digits else ""
         head = f"{head}.{fraction[:6]:0<6}{tail[len(fraction) :]}"
     try:
-        return (datetime.fromisoformat(head) - _EPOCH) // _MICROSECOND
+        micros = (datetime.fromisoformat(head) - _EPOCH) // _MICROSECOND
     except (ValueError, TypeError) as error:
         raise RecordError(f"{moment!r} is not an RFC 3339 time with an offset") from error
+    if not _FIRST <= micros <= _LAST:
+        raise RecordError(f"{moment!r} is outside the years 1 to 9999 in UTC")
+    return micros
 
 
 def from_micros(micros: int) -> str:
@@ -279,10 +285,10 @@ def pack_id(identity: str) -> bytes:
     Raises:
         RecordError: it is none.
     """
-    prefix, _, hexadecimal = identity.partition("-")
-    if not re.fullmatch("obs1|body1|rel1|dec1", prefix) or not re.fullmatch("[0-9a-f]{32}", hexadecimal):
+    found = _IDENTITY.fullmatch(identity)
+    if found is None:
         raise RecordError(f"{identity!r:.100} is not an identity of a record")
-    return bytes.fromhex(hexadecimal)
+    return bytes.fromhex(found[1])
 
 
 def unpack_observation_id(packed: bytes) -> str:

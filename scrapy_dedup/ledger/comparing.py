@@ -8,18 +8,19 @@ takes long, finding the spans of changed texts, is left for after the commit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
 from scrapy_dedup.errors import LedgerConflict
 from scrapy_dedup.ledger import codec, schema
-from scrapy_dedup.ledger.changes import FRESH, Case, Evidence, Redirect, Seen, change_kind, change_of
+from scrapy_dedup.ledger.changes import FRESH, Case, Redirect, Seen, change_kind, change_of
 from scrapy_dedup.ledger.decide import Recorded, Sighting
 from scrapy_dedup.ledger.history import REDIRECTS, SEEN_COLUMNS, SEEN_JOIN, TEXTS, seen_of_row
 from scrapy_dedup.ledger.rows import Row
+from scrapy_dedup.ledger.standing import Page, Standing
 from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
-from scrapy_dedup.records import BodyRecord, ChangeKind, ChangeRecord, Conditions
+from scrapy_dedup.records import BodyRecord, ChangeKind, ChangeRecord
 
 _t = schema
 _seen = schema.observation.c
@@ -55,47 +56,6 @@ _LAST_UNREAD = ListQuery(
     .group_by(_seen.url_key_digest, _seen.outcome)
 )
 
-_Kind = tuple[str, str, Conditions]
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """A page that was seen, and where its text is: at the ordinal of a body, or in a body of this batch."""
-
-    seen: Seen
-    text: int | BodyRecord
-
-
-@dataclass(slots=True)
-class _Standing:
-    """How a key stands: the last page of each kind, the latest last; whether it is gone since."""
-
-    pages: dict[_Kind, _Page] = field(default_factory=dict)
-    is_gone: bool = False
-
-    def before(self, now: Seen | None) -> _Page | None:
-        """Return the page to compare with: of the same kind if there is one."""
-        last = next(reversed(self.pages.values()), None)
-        return self.pages.get(_kind_of(now), last) if now and now.text else last
-
-    def learn(self, seen: Seen, body: BodyRecord | None) -> None:
-        """Take an observation into account for those after it."""
-        if seen.evidence is not Evidence.NONE:
-            self.is_gone = seen.evidence is Evidence.GONE
-        if body is not None and seen.evidence is Evidence.PAGE:
-            self.add(_Page(seen, body))
-
-    def add(self, page: _Page) -> None:
-        """Add the latest page."""
-        kind = _kind_of(page.seen)
-        self.pages.pop(kind, None)
-        self.pages[kind] = page
-
-
-def _kind_of(seen: Seen) -> _Kind:
-    text = seen.text
-    return (text.representation, text.extractor_id, seen.conditions) if text else ("", "", seen.conditions)
-
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
@@ -120,7 +80,7 @@ class Comparison:
         self._connection = connection
         self._batch = batch
         keys = {key for one in batch for key in (one.observation.url_key, *one.moved_keys)}
-        self._standing = {codec.url_digest(key): _Standing() for key in keys}
+        self._standing = {codec.url_digest(key): Standing() for key in keys}
         self._pending: list[list[_Pending]] = []
         last = self._load_pages(codec.escape(corpus))
         self._load_unread(codec.escape(corpus), last)
@@ -143,7 +103,7 @@ class Comparison:
         last: dict[bytes, Row] = {}
         for row in _LAST_PAGES.rows(self._connection, self._standing, corpus=corpus):
             digest = bytes(row["url_key_digest"])
-            self._standing[digest].add(_Page(seen_of_row(row), row["body"]))
+            self._standing[digest].add(Page(seen_of_row(row), row["body"]))
             last[digest] = row
         return last
 
@@ -180,7 +140,7 @@ class Comparison:
                 redirect = Redirect(seen.url_key, seen.job_id, seen)
                 yield _Pending(seen.job_id, Case(None, left.seen, redirect=redirect), None, None)
 
-    def _with_texts(self, case: Case, before: _Page | None, now: BodyRecord | None) -> _Pending:
+    def _with_texts(self, case: Case, before: Page | None, now: BodyRecord | None) -> _Pending:
         job_id = self._batch[0].observation.job_id
         kind, _ = change_kind(case)
         if before is None or kind is not ChangeKind.CHANGED:

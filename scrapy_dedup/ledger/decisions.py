@@ -363,6 +363,8 @@ def _check(relation: RelationRecord, action: DecisionAction, by: str, note: str 
 
 
 def _possible(kind: RelationKind) -> str:
+    if DecisionAction.FORGET in MEANING[kind]:
+        return "undo it, and it is fetched again"
     choices = " or ".join(repr(action.value) for action in MEANING[kind])
     return f"decide {choices}" if choices else "decide about one of the claims"
 

@@ -7,12 +7,13 @@ host, and which event it is said to report stand in other tables, and are looked
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import sqlalchemy as sa
 
 from scrapy_dedup.ledger import canonicals, codec, decisions, relations, rows, schema
+from scrapy_dedup.ledger.claims import claimed
 from scrapy_dedup.ledger.decisions import Decisions, ruled, ruled_relation
 from scrapy_dedup.ledger.publishers import UNRESOLVED, Publishers
 from scrapy_dedup.ledger.templates import MAX_TEMPLATE_WORDS, host_of
@@ -44,17 +45,20 @@ class Overlay:
 
     def observations(self, found: Sequence[rows.Row]) -> list[ObservationRecord]:
         """Return the records of rows that were joined with their job and body."""
-        records = self._with_independence(found, self.new_observations(found))
+        records = self._with_independence(found, self.new_observations(found, _short_bodies(found)))
         return self._with_events(records) if self._holds_events else records
 
-    def new_observations(self, found: Sequence[rows.Row]) -> list[ObservationRecord]:
-        """Return the records of rows that nobody can have said anything about yet."""
+    def new_observations(
+        self, found: Sequence[rows.Row], seen_before: Collection[str]
+    ) -> list[ObservationRecord]:
+        """Return the records of rows that nobody can have said anything about yet.
+
+        Args:
+            found: as for `observations`.
+            seen_before: the bodies among theirs that may be templates; one that is new is none.
+        """
         records = list(map(stored_observation, found))
-        templates = self.templates(
-            codec.unpack_body_id(row["body_id"])
-            for row in found
-            if row["body_id"] is not None and row["word_count"] <= MAX_TEMPLATE_WORDS
-        )
+        templates = self.templates(seen_before)
         if templates or self.decisions:
             records = [
                 ruled(
@@ -139,8 +143,16 @@ class Overlay:
         ]
 
 
+def _short_bodies(found: Sequence[rows.Row]) -> set[str]:
+    return {
+        codec.unpack_body_id(row["body_id"])
+        for row in found
+        if row["body_id"] is not None and row["word_count"] <= MAX_TEMPLATE_WORDS
+    }
+
+
 def _claim_of(row: rows.Row, record: ObservationRecord) -> canonicals.ClaimKey | None:
-    claim = canonicals.claimed(record.canonical)
+    claim = claimed(record.canonical)
     if claim is None or row["normalized_digest"] is None:
         return None
     digest = codec.unpack_digest(row["normalized_digest"])

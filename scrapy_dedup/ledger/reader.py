@@ -16,11 +16,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from scrapy_dedup.errors import ConfigError, LedgerUnavailable, RecordError
-from scrapy_dedup.ledger import audit, codec, derived, engine, relations, rows, schema, texts
+from scrapy_dedup.ledger import (
+    audit,
+    canonicals,
+    codec,
+    derived,
+    engine,
+    relations,
+    rows,
+    schema,
+    standing,
+    texts,
+)
 from scrapy_dedup.ledger.decisions import Overrides, ruled_relation
 from scrapy_dedup.ledger.engine import Target
 from scrapy_dedup.ledger.history import History, Scope
 from scrapy_dedup.ledger.overlay import Overlay, stored_observation, text_digest_of
+from scrapy_dedup.ledger.standing import Revision
 from scrapy_dedup.ledger.store import BODY_COLUMNS, BODY_JOIN, OBSERVATION_COLUMNS, OBSERVATION_JOIN
 from scrapy_dedup.ledger.templates import host_of
 from scrapy_dedup.records import (
@@ -344,6 +356,20 @@ class Ledger:
                 decisions=tuple(one for one in self._overlay.decisions if one.relation_id in identities),
             )
 
+    def revisions(self, url: str, *, job_id: str | None = None) -> tuple[Revision, ...]:
+        """Return the observations of a URL over time, each with its text and what became of the key by it.
+
+        Args:
+            url: as it was linked.
+            job_id: judge the URL by the policy of this job alone; see `lookup`.
+
+        Raises:
+            LedgerUnavailable: the ledger holds no such job, so no policy to judge the URL by.
+        """
+        found = self.lookup(url, job_id=job_id)
+        corpora = {job.job_id: job.corpus for job in self.jobs()}
+        return tuple(standing.revisions(found.observations, found.bodies, corpora))
+
     def keys_of(self, url: str) -> frozenset[str]:
         """Return the keys under which the jobs of the ledger may have stored a URL; see `lookup`."""
         return frozenset(self._keys_of(url, self._all_policies))
@@ -464,7 +490,6 @@ class Ledger:
         bodies = {record.body_id for record in records if record.body_id}
         sides = {
             RelationKind.NEAR: bodies,
-            RelationKind.CANONICAL: keys,
             RelationKind.EVENT: [record.observation_id for record in records],
             RelationKind.EVENT_CONFLICT: [record.observation_id for record in records],
             RelationKind.SHARED_TEMPLATE: bodies,
@@ -479,7 +504,7 @@ class Ledger:
                 for relation in relations.with_side(self._connection, kind, a=side)
                 if kind is not RelationKind.SHARED_TEMPLATE or relation.b in hosts
             ),
-            *relations.with_side(self._connection, RelationKind.CANONICAL, b=keys),
+            *canonicals.latest(relations.with_side(self._connection, RelationKind.CANONICAL, a=keys, b=keys)),
             *relations.with_side(self._connection, RelationKind.NEAR, b=bodies),
             *(relation for relation in self._overlay.decisions.relations() if _concerns(relation, urls)),
             *filter(None, map(_stated_by_observation, found)),

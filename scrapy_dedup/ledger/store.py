@@ -408,7 +408,10 @@ class Store:
         self._canonicals.learn(connection, observations, notes)
         self._seqs.add(row["seq"] for row in observations)
         joined = [self._joined(row, one, untransferred) for row, one in zip(observations, made, strict=True)]
-        records = Overlay(connection, self._decisions).new_observations(joined)
+        seen_before = {one.body.record.body_id for one in made if one.body and not one.body_is_new}
+        records = Overlay(connection, self._decisions).new_observations(
+            joined, seen_before | untransferred.keys()
+        )
         return {
             record.seq: Recorded(record, one.body.record if one.body else None, one.body_is_new)
             for record, one in zip(records, made, strict=True)

@@ -74,6 +74,8 @@ def normal_userinfo(text: str) -> str:
     >>> normal_userinfo("Ann:"), normal_userinfo(":"), normal_userinfo("a@b:p")
     ('Ann', '', 'a%40b:p')
     """
+    if not text:
+        return ""
     user, password = [
         _RESERVED_IN_USERINFO.sub(lambda found: percent.encode(found[0]), percent.normal(part))
         for part in text.partition(":")[::2]

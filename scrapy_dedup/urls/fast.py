@@ -4,12 +4,12 @@ Four things make the difference:
 
 - **Authorities are remembered.** ``https://Shop.example:443`` is parsed, and its rules are looked up, once
   for each spelling. IDN, ports, aliases and 400 host rules cost nothing for the second link of a host.
-- **Whether anything has to be normalised is asked once**, of the whole rest of the URL, in C:
-  ``bytes.translate(None, PLAIN)`` deletes the characters that need no attention, and the residue of most
-  URLs is empty.
-- **Names of parameters are remembered**: the fate of one is worked out once for each set of rules, and the
-  loops over parameters run in C; so does the sort, without a key. To remember shapes of whole queries does
-  not pay: shops shuffle their facets, so most shapes are new.
+- **Whether anything has to be normalised is asked once**, of the whole rest of the URL, in C: a translation
+  that changes every character that may need attention changes nothing in most URLs.
+- **Names of parameters are remembered**: the fate of one is worked out once for each set of rules. One loop
+  goes over the parameters, and they are sorted without a key; they are so few that to set up several loops
+  in C would take longer. To remember shapes of whole queries does not pay: shops shuffle their facets, so
+  most shapes are new.
 - **Nothing is built that is there already**: an unchanged URL is its own key and its own fetch_url.
 
 What does not fit (line breaks inside, backslashes, empty parameters) goes to the steps. No
@@ -19,8 +19,6 @@ decision about a whole URL is remembered, and what is remembered is bounded.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from itertools import compress
-from operator import not_
 from typing import NamedTuple, TypeVar
 
 from scrapy_dedup.urls import names, parameters, paths, percent, query
@@ -32,10 +30,23 @@ from scrapy_dedup.urls.steps import C0_AND_SPACE, STANDARD, Preset, decide_by_st
 
 PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&*+,=:@/?)"
 """What stands for itself in every path and query; not ``%``, and not ``;([]'``, which some step looks for."""
-_LEGAL = b"%;'([]"
-"""What else may stand raw; any other character has to be encoded, or to be parsed with care."""
+_LEGAL = PLAIN + b"%;'([]"
+"""What may stand raw; any other character has to be encoded, or to be parsed with care."""
 _DELICATE = b"\\\t\n\r"
 """What the WHATWG parser reads as a slash, or not at all."""
+
+
+def _marking(octets: bytes) -> bytes:
+    """Return the table with which ``bytes.translate`` changes these octets and no others.
+
+    To see whether a text comes back unchanged is the fastest way to ask whether it holds none of them.
+    """
+    return bytes.maketrans(octets, PLAIN[:1] * len(octets))
+
+
+_MARKING_ALL_BUT_PLAIN = _marking(bytes(range(256)).translate(None, PLAIN))
+_MARKING_ILLEGAL = _marking(bytes(range(256)).translate(None, _LEGAL))
+_MARKING_DELICATE = _marking(_DELICATE)
 
 _Value = TypeVar("_Value")
 
@@ -55,7 +66,7 @@ _KEPT_AS_GIVEN = ("unparseable", "unsupported_scheme")  # reasons under which th
 _SLASH = (Change("trailing_slash"),)
 _QUERY_ORDER = (Change("query_order"),)
 LOOK_CLOSER = Change("look_closer")
-"""Stands for the fate of a parameter whose value matters; it never stands in a decision."""
+"""Stands for the fate of a parameter whose name does not decide it; it never stands in a decision."""
 NAME_END = "\0"
 """Stands for ``=`` while parameters are sorted: it is less than every character of a name, so that to sort
 different names is to sort the parameters as they are."""
@@ -79,8 +90,8 @@ class Lane:
     """The rules of one place, and what follows from them for the names of parameters.
 
     Attributes:
-        stays: by raw name, None for a parameter that stays, and what is noted for one that a rule names;
-            `LOOK_CLOSER` where it takes the value to know.
+        fate: by raw name, None for a parameter that stays, and what is noted for one that a rule names;
+            `LOOK_CLOSER` where it takes the rest of the parameter to know.
     """
 
     def __init__(self, rules: Rules, preset: Preset) -> None:
@@ -92,8 +103,8 @@ class Lane:
         self.reads_query = self.sorts or rules.limits_parameters
         self.splits_at_semicolon = ";" in rules.separators
         self.refuses = parameters.refuses("facet", rules)
-        self.stays = _Memo(self._fate).__getitem__
-        self._fate_of_value = _Memo(self._judge_of_values).__getitem__
+        self.fate = _Memo(self._fate)
+        self._fate_of_value = _Memo(self._judge_of_values)
 
     def _fate(self, name: str) -> Change | None:
         rule = self._rule(name)
@@ -102,6 +113,8 @@ class Lane:
         return Change(rule, name) if rule else None
 
     def _value_matters(self, name: str) -> bool:
+        if not name:
+            return True  # a parameter without both is none
         return name not in self.rules.keep and (
             name in self.rules.values or self._session_test(name) is not None
         )
@@ -129,41 +142,24 @@ class Lane:
 
         return fate
 
-    def look_closer(
-        self, fates: Iterable[Change | None], parts: Iterable[str], raw_names: Sequence[str]
-    ) -> list[Change | None]:
-        """Return the fates with those settled for which the value matters."""
-        folded = _FoldedNames(raw_names)
-        return [
-            self._fate_of_value(name)(part[len(name) + 1 :], folded) if fate is LOOK_CLOSER else fate
-            for fate, part, name in zip(fates, parts, raw_names)  # noqa: B905 - all have the same length
-        ]
-
-    def refuse(self, fates: Iterable[Change | None]) -> tuple[list[Change | None], str | None]:
-        """Let the parameters stay for which the URL is denied; return the other fates and the reason."""
-        left: list[Change | None] = []
-        denied = None
-        for fate in fates:
-            if fate and parameters.refuses(fate.rule, self.rules):
-                denied = fate.rule
-                left.append(None)
-            else:
-                left.append(fate)
-        return left, denied
+    def look_closer(self, raw_name: str, part: str, folded_names: Container[str]) -> Change | None:
+        """Return the fate of a parameter whose name got `LOOK_CLOSER`."""
+        value = part[len(raw_name) + 1 :].replace(NAME_END, "=")
+        return self._fate_of_value[raw_name](value, folded_names)
 
 
 class _FoldedNames:
     """The folded names of a query; they are made only when a rule asks for them, and once."""
 
-    __slots__ = ("_folded", "_raw_names")
+    __slots__ = ("_folded", "_parts")
 
-    def __init__(self, raw_names: Sequence[str]) -> None:
-        self._raw_names = raw_names
+    def __init__(self, parts: Sequence[str]) -> None:
+        self._parts = parts
         self._folded: set[str] = set()
 
     def __contains__(self, name: object) -> bool:
         if not self._folded:
-            self._folded = {names.folded(query.rule_name(raw)) for raw in self._raw_names}
+            self._folded = {names.folded(query.rule_name(_raw_name(part))) for part in self._parts}
         return name in self._folded
 
 
@@ -189,6 +185,12 @@ class Site(NamedTuple):
 
 def _raw_name(part: str) -> str:
     return part.partition(NAME_END)[0]
+
+
+def _sent_query(raw_query: str, parts: Iterable[str], kept: Iterable[str]) -> str:
+    """Leave the same parameters out of a query as linked as were left out of its normal form."""
+    stays = {*kept}
+    return "&".join([raw for raw, part in zip(raw_query.split("&"), parts, strict=True) if part in stays])
 
 
 class Memory:
@@ -283,25 +285,31 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
             if not fragment.isprintable() or fragment[-1:] <= " ":
                 return by_steps(url)
         try:
-            residue = raw.encode().translate(None, PLAIN)
+            octets = raw.encode()
         except UnicodeEncodeError:
             return by_steps(url)
-        raw_path, mark, raw_query = raw.partition("?")
+        is_plain = octets.translate(_MARKING_ALL_BUT_PLAIN) == octets
+        if "?" in raw:
+            raw_path, mark, raw_query = raw.partition("?")
+        else:
+            raw_path, mark, raw_query = raw, "", ""
 
         # The path.
         path = sent_path = raw_path
-        if residue:
-            illegal = residue.translate(None, _LEGAL)
-            if illegal and (raw[-1] <= " " or illegal != illegal.translate(None, _DELICATE)):
+        if not is_plain:
+            if octets.translate(_MARKING_ILLEGAL) == octets:
+                spell = percent.decode_unreserved
+            elif raw[-1] <= " " or octets.translate(_MARKING_DELICATE) != octets:
                 return by_steps(url)
-            spell = percent.normal if illegal else percent.decode_unreserved
+            else:
+                spell = percent.normal
             path = spell(raw_path)
             if path != raw_path:
                 changes += _PATH_SPELLING
         if "/." in path and paths.has_dot_segment(path):
             path = paths.remove_dot_segments(path)
             changes += _DOT_SEGMENTS
-        if residue and is_standard and (";" in raw_path or "/(" in raw_path):
+        if not is_plain and is_standard and (";" in raw_path or "/(" in raw_path):
             stripped = paths.strip_sessions(path)
             sent_path = stripped if path == raw_path else paths.strip_sessions(raw_path)
             if stripped != path:
@@ -323,7 +331,7 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
         # The query.
         text = sent_query = raw_query
         if mark:
-            if residue:
+            if not is_plain:
                 text = spell(raw_query)
                 if "'" in text:
                     text = text.replace("'", "%27")
@@ -332,32 +340,45 @@ def compile_policy(  # noqa: C901, PLR0915 - it holds `decide`
                 if text != raw_query:
                     changes += _QUERY_SPELLING
             if lane.reads_query:
-                parts = text.replace("=", NAME_END).split("&")
-                if "" in parts or lane.splits_at_semicolon:
+                if lane.splits_at_semicolon:
                     return by_steps(url)
-                raw_names = [part.partition(NAME_END)[0] for part in parts]
-                fates = list(map(lane.stays, raw_names))
-                if any(fates):
-                    if LOOK_CLOSER in fates:
-                        fates = lane.look_closer(fates, parts, raw_names)
-                    changes += tuple(filter(None, fates))
-                    if lane.refuses:
-                        fates, refused = lane.refuse(fates)
-                        denied = denied or refused
-                    if any(fates):
+                parts = text.replace("=", NAME_END).split("&")
+                fate_of = lane.fate
+                raw_names: list[str] = []
+                kept: list[str] = []
+                noted: list[Change] = []
+                folded_names: _FoldedNames | None = None
+                for part in parts:
+                    raw_name = part.partition(NAME_END)[0]
+                    raw_names.append(raw_name)
+                    fate = fate_of[raw_name]
+                    if fate is LOOK_CLOSER:
+                        if not part:
+                            return by_steps(url)
+                        folded_names = folded_names or _FoldedNames(parts)
+                        fate = lane.look_closer(raw_name, part, folded_names)
+                    if fate is None:
+                        kept.append(part)
+                        continue
+                    noted.append(fate)
+                    if lane.refuses and parameters.refuses(fate.rule, lane.rules):
+                        denied = denied or fate.rule
+                        kept.append(part)
+                if noted:
+                    changes += tuple(noted)
+                    if len(kept) < len(parts):
                         as_linked = text == raw_query
-                        stays = list(map(not_, fates))
-                        parts = list(compress(parts, stays))
-                        text = "&".join(parts).replace(NAME_END, "=")
-                        sent_query = text if as_linked else "&".join(compress(raw_query.split("&"), stays))
+                        text = "&".join(kept).replace(NAME_END, "=")
+                        sent_query = text if as_linked else _sent_query(raw_query, parts, kept)
                         mark = "?" if text else ""
-                if len(parts) > 1 and lane.sorts:
-                    ordered = sorted(parts)
-                    if ordered != parts and len({*raw_names}) < len(raw_names):
-                        ordered = sorted(parts, key=_raw_name)  # equal names keep their order
-                    if ordered != parts:
-                        text = "&".join(ordered).replace(NAME_END, "=")
-                        changes += _QUERY_ORDER
+                if len(kept) > 1 and lane.sorts:
+                    ordered = sorted(kept)
+                    if ordered != kept:
+                        if len({*raw_names}) < len(parts):
+                            ordered = sorted(kept, key=_raw_name)  # equal names keep their order
+                        if ordered != kept:
+                            text = "&".join(ordered).replace(NAME_END, "=")
+                            changes += _QUERY_ORDER
             elif not raw_query or lane.splits_at_semicolon:
                 return by_steps(url)
 

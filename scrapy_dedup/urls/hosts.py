@@ -199,8 +199,11 @@ class HostRules:
         rows: list[_Row] = []
         labels = host.split(".")
         for start in range(len(labels) - 1, -1, -1):
-            at_name = self._by_host.get(".".join(labels[start:]), ())
-            rows += [row for row in at_name if (row[0].covers_subdomains if start else row[0].covers_host)]
+            at_name = self._by_host.get(".".join(labels[start:]))
+            if at_name:  # few names have a pattern
+                rows += [
+                    row for row in at_name if (row[0].covers_subdomains if start else row[0].covers_host)
+                ]
         return rows
 
 

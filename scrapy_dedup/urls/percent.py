@@ -65,10 +65,17 @@ def _encode_run(run: re.Match[str]) -> str:
 
 def _decode_unreserved(text: str) -> str:
     head, *rest = text.split("%")
+    done = [head]
     try:
-        return head + "".join([_OCTETS[part[:2]] + part[2:] for part in rest])
+        for part in rest:
+            if len(part) == 2:  # another escape follows at once, as in most
+                done.append(_OCTETS[part])
+            else:
+                done.append(_OCTETS[part[:2]])
+                done.append(part[2:])
     except KeyError:
         return head + _decode_beside_malformed(rest)
+    return "".join(done)
 
 
 def _decode_beside_malformed(parts: list[str]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_dedup.content import canonical as module
@@ -128,23 +128,7 @@ READ = [
         [],
     ),
     ("JSON-LD that is none", in_head('<script type="application/ld+json">{"@type": </script>'), []),
-    (
-        "a refresh",
-        in_head('<meta http-equiv="Refresh" content="0; URL=\'/b\'">'),
-        [("http-equiv:refresh", OTHER, True)],
-    ),
-    (
-        "a refresh for those without scripts",
-        in_head('<noscript><meta http-equiv="refresh" content="1; url=b"></noscript>'),
-        [("http-equiv:refresh", OTHER, False)],
-    ),
-    ("a refresh of the page itself", in_head('<meta http-equiv="refresh" content="300">'), []),
-    (
-        "a script that only sends on",
-        in_head('<script>window.location.replace(\n "/b" + window.location.search)</script>'),
-        [("script:location", OTHER, True)],
-    ),
-    ("a script that compares", in_head('<script>if (location == "/b") go()</script>'), []),
+    ("a refresh is for another table", in_head('<meta http-equiv="refresh" content="0; url=/b">'), []),
 ]
 
 
@@ -257,15 +241,6 @@ def test_a_hostile_header_takes_no_time(part):
     assert time.perf_counter() - started < 1
 
 
-@pytest.mark.parametrize("part", ["location", "location = ", " ", ";", "1;url=' "])
-def test_a_hostile_page_takes_no_time(part):
-    flood = part * 20_000
-    html = in_head(f'<script>{flood[:2_000]}</script><meta http-equiv="refresh" content="{flood}">')
-    started = time.perf_counter()
-    declared(html)
-    assert time.perf_counter() - started < 1
-
-
 # -- what the declarations of a page claim
 
 CLAIMED = [
@@ -297,6 +272,8 @@ CLAIMED = [
     ("only in the body", "<img src=x>" + link("/b"), (), ("refuted", "only_in_body")),
     ("only on other services", OG_OTHER, (), ("unresolved", "weak")),
     ("nothing that could be looked up", link("#"), (), ("refuted", "malformed")),
+    ("a port that is none", link("https://site.example:PORT/a"), (), ("refuted", "malformed")),
+    ("a port out of range", link("//site.example:99999/a"), (), ("refuted", "malformed")),
     ("the homepage", link("/"), (), ("refuted", "homepage")),
     ("another site", link("https://other.example/a"), (), ("unresolved", "off_site")),
     ("another host of the site", link("https://www.site.example/a"), (), ("unresolved", "target_unknown")),
@@ -324,10 +301,9 @@ def test_what_is_no_claim_makes_none(markup):
 
 
 def test_a_page_that_only_sends_on_says_where():
-    html = in_head('<noscript><meta http-equiv="refresh" content="1; url=b"></noscript>')
-    claim = stub_claim(declared(html), key_of)
-    assert (claim.verdict.reason, claim.target_key) == ("redirect_stub", OTHER)
-    assert stub_claim(declared(in_head(link("/b"))), key_of) is None
+    claim = stub_claim(f"{OTHER}?utm_source=x", key_of)
+    assert (claim.verdict.state.value, claim.verdict.reason) == ("unresolved", "redirect_stub")
+    assert claim.target_key == OTHER
 
 
 # -- the decision table
@@ -396,6 +372,14 @@ JUDGED = [
         "another script",
         evidence(language="zh-Hant"),
         at(OTHER, language="zh-Hans"),
+        {},
+        "refuted",
+        "other_language",
+    ),
+    (
+        "one text that is declared in two languages",
+        evidence(declared_language="es"),
+        at(OTHER, declared_language="en_US"),
         {},
         "refuted",
         "other_language",
@@ -632,6 +616,18 @@ def test_every_reason_has_its_row():
     assert len(RULES) + len(CLAIM_RULES) >= len(reasons)
 
 
+def test_the_readme_names_every_reason_under_its_states():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## Canonicals")[2].partition("## Records")[0]
+    named = {
+        (status, reason)
+        for status, reasons in re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE)
+        for reason in re.findall(r"`(\w+)`", reasons)
+    }
+    claimed = {row[-1] for row in CLAIMED if row[-1]}
+    assert named == {row[-2:] for row in JUDGED} | claimed | {("unresolved", "redirect_stub")}
+
+
 def test_a_verdict_says_what_it_rests_on():
     verdict = judged(evidence(text=LONG), at(OTHER, LONG + " " + SAME), hops=("redirect",))
     assert verdict.measures["judged_url"] == OTHER
@@ -665,6 +661,7 @@ routes = st.builds(
 )
 
 
+@settings(deadline=None)  # the first one loads numpy
 @given(pages, st.none() | pages, routes, st.integers(0, 20))
 def test_only_equal_texts_are_ever_confirmed(page, target, route, count):
     verdict = judge_canonical(page, target, route, texts_for_target=count)

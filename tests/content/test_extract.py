@@ -286,3 +286,14 @@ def test_the_paragraph_that_tells_two_versions_apart_is_kept():
                 texts.add(extract(Payload(body, "utf-8", "http://docs.invalid/"), ExtractOptions()).text.text)
     assert len(texts) == 2
     assert any("The downside is" in text for text in texts)
+
+
+def test_the_labels_of_controls_do_not_make_a_short_page_invisible(run):
+    search = "<form><input name='q'><button>Search all of it</button></form>"
+
+    notice = f"<main><h1>Holiday</h1><p>Closed on Monday.</p>{search}</main>"
+    extraction = run(f"<html><head><title>x</title></head><body>{notice}</body></html>")
+
+    assert extraction.text is not None
+    assert extraction.text.text == "# Holiday\n\nClosed on Monday."
+    assert extraction.flags == ("fallback_visible",)

@@ -136,6 +136,7 @@ def test_the_cache_is_bounded_in_entries_and_in_text():
     assert run(test, cache_entries=3).extractions == 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_slow_page_costs_its_worker_and_nothing_else():
     async def test(pool):
@@ -332,6 +333,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("manner", ["close", "leave"])
 def test_a_script_without_a_main_guard_runs_once_and_leaves_nothing(tmp_path, manner):
     script = tmp_path / "crawl.py"

@@ -15,9 +15,10 @@ from scrapy_dedup.crawl import commands
 from scrapy_dedup.crawl.cli.export import FILES, export
 from scrapy_dedup.crawl.cli.output import printable
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Sighting
+from scrapy_dedup.records import Sourced
 from scrapy_dedup.urls import UrlPolicy
 
-from .by_hand import MIRROR, POLICY, PROSE, SHOP, fill, job, observation, sha256, text_of
+from .by_hand import MIRROR, POLICY, PROSE, SHOP, alias, fill, job, observation, sha256, text_of
 from .conftest import Done
 
 
@@ -174,6 +175,7 @@ def test_settings_may_stand_on_both_sides_of_the_subcommand(filled, dedup):
     assert dedup("-s", "DEDUP_WORKERS=1", "stats", "-s", ledger).code == 0
 
 
+@pytest.mark.slow
 def test_a_relative_ledger_of_the_settings_starts_at_scrapy_cfg(project):
     fill(f"sqlite:///{project}/data/dedup.db")
     assert in_project(project / "shopping", "stats").code == 0
@@ -263,6 +265,49 @@ def test_explain_of_a_text_seen_everywhere_counts_the_rest(dedup, tmp_path, monk
     found = json.loads(dedup("explain", f"{MIRROR}/4", "--json", "--ledger", path).out)
     assert len(found["same_text"]) == 2
     assert list(found["same_text_counts"].values()) == [5]
+
+
+def test_explain_names_publisher_and_access_and_leaves_independence_open(dedup, tmp_path):
+    path = tmp_path / "wire.db"
+    writer = LedgerWriter(f"sqlite:///{path}", job("one"), POLICY.spec(), reuse_normalized=True)
+    for number, name in enumerate(["mirror.example", "shop.example", "mirror.example"]):
+        seen = dataclasses.replace(
+            observation(writer, "one", f"https://{name}/{number}"),
+            publisher=Sourced(name, "url:registrable_domain"),
+            site_name=Sourced("The\x1b[31m Mirror", "og:site_name"),
+            access="anonymous",
+        )
+        writer.record(Sighting(seen, text_of(PROSE))).result(timeout=20)
+    writer.finish("finished")
+    told = dedup("explain", "https://shop.example/1", "--ledger", path).out
+    assert "10 words, 2 publishers, independence unresolved, at:" in told
+    assert r"one#2 mirror.example (The\x1b[31m Mirror) anonymous https://mirror.example/2" in told
+    found = json.loads(dedup("explain", "https://shop.example/1", "--json", "--ledger", path).out)
+    assert [row["publisher"]["value"] for row in found["same_text"]] == [
+        "mirror.example",
+        "shop.example",
+        "mirror.example",
+    ]
+
+
+def test_explain_shows_the_first_aliases_the_one_asked_about_before_all(dedup, tmp_path):
+    path = tmp_path / "many.db"
+    for job_id in ("one", "two"):
+        writer = LedgerWriter(f"sqlite:///{path}", job(job_id), POLICY.spec(), reuse_normalized=True)
+        writer.record(Sighting(observation(writer, job_id, SHOP), text_of(PROSE))).result(timeout=20)
+        for number in range(14):
+            writer.note(alias(job_id, f"{SHOP}&utm_source={number}", "tracking"))
+        writer.note(dataclasses.replace(alias(job_id, f"{SHOP}#old", "redirect"), verdict="redirected"))
+        writer.finish("finished")
+    told = dedup("explain", f"{SHOP}&utm_source=13", "--ledger", path).out
+    assert "Known under 15 aliases:\n  merged by tracking, 2 times: " + f"{SHOP}&utm_source=13" in told
+    assert told.count("merged by tracking") == told.count("undo: scrapy dedup undo rel1-") - 1 == 10
+    assert "and 5 more, listed by --json" in told
+    found = json.loads(dedup("explain", SHOP, "--json", "--ledger", path).out)
+    assert len(found["aliases"]) == 30
+    assert len([row for row in found["relations"] if row["kind"] == "url_merged"]) == 15
+    redirected = dedup("explain", f"{SHOP}#old", "--ledger", path).out
+    assert f"redirected by redirect, 2 times: {SHOP}#old, from https://shop.example/\n  merged" in redirected
 
 
 def test_explain_as_json_holds_the_records_without_the_texts(filled, dedup):
@@ -485,6 +530,7 @@ def test_an_export_during_a_crawl_shows_one_state(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_explain_writes_what_the_encoding_of_the_terminal_lacks_as_escapes(filled):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
@@ -540,6 +586,7 @@ def test_a_backup_never_replaces_a_file(filled, dedup):
     assert filled.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_ends_the_command_quietly(filled):
     url = f"https://shop.example/?{'a&' * 30_000}"
     done = subprocess.run(

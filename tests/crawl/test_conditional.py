@@ -165,6 +165,7 @@ class Own(scrapy.Spider):
 """
 
 
+@pytest.mark.slow
 def test_only_a_request_that_asks_for_it_and_whose_page_has_links_is_conditional(own, site):
     """One switch for one request; a list that cannot be stored, validators of the user, a redirect."""
     routes = {
@@ -191,6 +192,7 @@ def test_only_a_request_that_asks_for_it_and_whose_page_has_links_is_conditional
     assert second.stats["dedup/pages/not_modified"] == 1
 
 
+@pytest.mark.slow
 def test_a_cache_of_responses_asks_by_itself(own, site):
     cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_POLICY": "scrapy.extensions.httpcache.RFC2616Policy"}
     own(**cache)

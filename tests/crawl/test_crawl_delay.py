@@ -110,6 +110,7 @@ def keeps(gaps, delay_s):
     return sum(gaps) >= len(gaps) * delay_s - 0.1 and min(gaps) > 0.6 * delay_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("throttle", [{}, THROTTLED], ids=["alone", "with AutoThrottle"])
 def test_each_host_gets_the_delay_that_it_asks_for(crawl, serve, throttle):
     clock = Clock({"127.0.0.1": 0.5, "localhost": 0.25})
@@ -133,6 +134,7 @@ def test_each_host_gets_the_delay_that_it_asks_for(crawl, serve, throttle):
     assert done.stats["dedup/crawl_delay/hosts"] == 2
 
 
+@pytest.mark.slow
 def test_a_redirect_waits_in_the_slot_of_the_host_that_it_leads_to(crawl, serve):
     clock = Clock({"slow.test": 0.4})
     server = serve({"*": clock})
@@ -161,6 +163,7 @@ def test_a_crawl_without_it_goes_as_scrapy_does(crawl, serve, off):
     assert "dedup/crawl_delay/hosts" not in done.stats
 
 
+@pytest.mark.slow
 def test_what_is_stated_becomes_a_delay_within_bounds(crawl):
     stated = [
         ("half.test", 0.5),

@@ -32,7 +32,7 @@ from scrapy_dedup.urls import UrlPolicy, Verdict
 from ..ledger.test_schemas import validator_of
 from .by_hand import MIRROR, POLICY, SHOP, fill
 from .conftest import FOLLOW, environment, run_dedup
-from .server import page
+from .server import page, redirect
 
 HOSTS = {
     "127.0.0.1": {
@@ -520,6 +520,7 @@ def test_relations_and_decisions_are_exported_counted_and_valid(ledger, dedup, t
         validator_of("decision").validate(rows["decision"][0] | {"action": "merge"})
 
 
+@pytest.mark.slow
 def test_a_command_with_a_closed_output_does_its_work_in_silence(ledger, tmp_path):
     merged = relations(ledger, RelationKind.URL_MERGED)[TRACKED]
     for arguments in (["check"], ["undo", merged.relation_id]):
@@ -572,3 +573,61 @@ def test_a_ledger_to_be_made_or_migrated_holds_no_decisions(ledger, tmp_path):
         database.execute("UPDATE meta SET value = '1' WHERE value = '2'")
     database.close()
     assert Ledger.overrides_at(f"sqlite:///{ledger}", "default") == Overrides()
+
+
+@pytest.mark.slow
+def test_a_skip_undone_and_a_url_forgotten_are_fetched_again(crawl, serve, tmp_path):
+    links = ["/skipped", "/forgotten", "/docs/a", "/docs/b", "/fresh"]
+    server = serve({"/": page("home", links), **{link: page(link) for link in links}})
+    settings = {"DEDUP_FRESHNESS": "1d"}
+
+    def fetched():
+        server.site.forget_hits()
+        done = crawl(folder=tmp_path, settings=settings, start=[f"{server.base}/"])
+        assert done.exit_code == 0, done.log
+        return sorted(server.site.targets())
+
+    def command(*arguments):
+        done = run_dedup(*arguments, "--ledger", tmp_path / "dedup.db")
+        assert done.code == 0, done.err
+        return done.out
+
+    assert fetched() == sorted(["/", *links])
+    assert fetched() == ["/"]
+    explained = json.loads(command("explain", f"{server.base}/skipped", "--json"))
+    (skip,) = [row for row in explained["relations"] if row["kind"] == "skipped"]
+    assert "was not fetched" in command("explain", f"{server.base}/skipped")
+    command("undo", skip["relation_id"])
+    command("forget", f"{server.base}/forgotten")
+    forgotten = json.loads(command("forget", f"{server.base}/docs/*", "--json"))["decisions"]
+    assert fetched() == ["/", "/docs/a", "/docs/b", "/forgotten", "/skipped"]
+    assert fetched() == ["/"]  # what is fetched after it was forgotten is fresh
+    (decided,) = forgotten
+    command("undo", decided["decision"]["decision_id"])
+    assert fetched() == ["/"]
+
+
+@pytest.mark.slow
+def test_a_redirect_undone_is_asked_again_until_that_is_undone(crawl, serve, tmp_path):
+    """The page behind the redirect is fresh, but does not answer for a URL that was set apart from it."""
+    server = serve({"/": page("home", ["/old"]), "/old": redirect("/moved"), "/moved": page("moved")})
+
+    def fetched():
+        server.site.forget_hits()
+        settings = {"DEDUP_FRESHNESS": "1d"}
+        done = crawl(folder=tmp_path, settings=settings, start=[f"{server.base}/"])
+        assert done.exit_code == 0, done.log
+        return sorted(server.site.targets())
+
+    def command(*arguments):
+        done = run_dedup(*arguments, "--ledger", tmp_path / "dedup.db", "--json")
+        assert done.code == 0, done.err
+        return json.loads(done.out)
+
+    assert fetched() == ["/", "/moved", "/old"]
+    relations = command("explain", f"{server.base}/old")["relations"]
+    (merge,) = [row["relation_id"] for row in relations if row["kind"] == "url_merged"]
+    command("undo", merge)
+    assert fetched() == ["/", "/moved", "/old"]
+    command("undo", merge)
+    assert fetched() == ["/"]

@@ -159,11 +159,12 @@ def test_all_problems_are_told_with_their_lines_and_nothing_is_written(ledger, d
         json.dumps({**CLAIM, "at": "yesterday"}),
         json.dumps({**CLAIM, "event_id": "e" * 501}),
         "[" * 100_000,
+        json.dumps({**CLAIM, "at": "9999-12-31T23:59:59-14:00"}),
     ]
     path.write_text("\n".join(rows))
     done = dedup("events", path, "--ledger", ledger)
     assert done.code == 1
-    assert "11 problem(s)" in done.err
+    assert "12 problem(s)" in done.err
     for line, said in [
         (3, "no JSON"),
         (4, "no JSON object"),
@@ -176,6 +177,7 @@ def test_all_problems_are_told_with_their_lines_and_nothing_is_written(ledger, d
         (11, "at: 'yesterday'"),
         (12, "longer than 500"),
         (13, "no JSON"),
+        (14, "outside the years"),
     ]:
         assert any(f"line {line}: " in told and said in told for told in done.err.splitlines()), (line, said)
     assert relations(ledger, RelationKind.EVENT) == []
@@ -204,17 +206,18 @@ def test_what_the_ledger_does_not_hold_is_told_and_nothing_is_written(ledger, de
     ("name", "content", "problems"),
     [
         ("a.csv", b"event_id,reason,event_id\n1,2,3\n", ["line 1: a column stands twice"]),
+        ("a.csv", b"url;event_id;reason\n", ["line 1: the first line names no column event_id and reason"]),
         (
             "a.csv",
             b"url,event_id,reason\nu,e\nu,e,r\n\nu,e,r,x\n",
             ["line 2: it has 2 cells", "line 5: it has 4"],
         ),
         ("a.csv", b'url,event_id,reason\nu,e,"r\n', ["line 2: it is no CSV"]),
-        ("a.csv", b"url,event,reason\nu,e,r\n", ["line 2: unknown column 'event'", "line 2: event_id is"]),
+        ("a.csv", b"url,event,reason\nu,e,r\n", ["line 1: the first line names no column event_id"]),
         ("a.jsonl", b"{}\n\xff\n", ["line 2: it is not UTF-8"]),
         ("a.jsonl", b"{}\n" * 60, ["line 1: event_id is missing", "and 130 more"]),
     ],
-    ids=["column twice", "cells", "open quote", "unknown column", "not UTF-8", "many"],
+    ids=["column twice", "semicolons", "cells", "open quote", "no event_id", "not UTF-8", "many"],
 )
 def test_a_file_of_another_form_is_refused(name, content, problems, tmp_path):
     (tmp_path / name).write_bytes(content)

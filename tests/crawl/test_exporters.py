@@ -337,6 +337,7 @@ process.start()
 """
 
 
+@pytest.mark.slow
 def test_in_a_crawl_foreign_items_reach_their_own_feed_and_none_of_ours(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SPIDER], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
@@ -394,6 +395,7 @@ process.start()
 """
 
 
+@pytest.mark.slow
 def test_batches_count_lines_and_may_be_compressed(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", BATCHES, str(Path(__file__).parent)],
@@ -420,6 +422,7 @@ def test_batches_count_lines_and_may_be_compressed(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_feed_whose_writers_are_killed_holds_whole_lines(tmp_path):
     path = tmp_path / "feed.jsonl"
     script = tmp_path / "writer.py"

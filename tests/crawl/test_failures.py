@@ -122,6 +122,7 @@ def test_failures_are_counted(failed):
 # What a failure of one run means for the next.
 
 
+@pytest.mark.slow
 def test_a_page_that_failed_is_fetched_in_the_next_run(serve, crawl):
     server = serve(
         {
@@ -159,6 +160,7 @@ class Media(scrapy.Spider):
 """
 
 
+@pytest.mark.slow
 def test_files_of_a_media_pipeline_are_fetched_as_asked_and_are_no_pages(serve, crawl, tmp_path):
     server = serve(
         {

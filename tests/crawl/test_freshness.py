@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import shutil
+import sys
+import tarfile
+import threading
 from dataclasses import replace
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from scrapy_dedup.content import ExtractOptions
-from scrapy_dedup.ledger import LedgerWriter, Sighting
-from scrapy_dedup.records import Conditions
+from scrapy_dedup.crawl.freshness import Terms, is_of_run, is_reliable
+from scrapy_dedup.ledger import LedgerWriter, Overrides, Sighting
+from scrapy_dedup.ledger.seen import SeenPage
+from scrapy_dedup.records import Conditions, DecisionAction, Outcome, Validity
 
 from . import by_hand
+from .conftest import environment, read_ledger, run
 from .server import NOT_FOUND, Reply, page, redirect
+from .test_corpus_sites import CORPUS, EXAMPLE, Quiet
 
 # Follows all links; marks those to /list as listings.
 SPIDER = """
@@ -229,6 +243,7 @@ KEPT = ("/plain", "/item", "/copy", "/dropped", "/deep/er")
 ALWAYS_FETCHED = ("/lambda", "/form", "/tuple", "/fails", "/handled", "/added", "/refused")
 
 
+@pytest.mark.slow
 def test_a_page_whose_links_are_not_stored_whole_is_fetched(own, site):
     """By the kind of page: what its callback yields, and what the middlewares of the user make of that."""
     kinds = (*KEPT, *ALWAYS_FETCHED)
@@ -255,6 +270,7 @@ def test_a_page_whose_links_are_not_stored_whole_is_fetched(own, site):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_job_that_is_paused_in_the_middle_of_fresh_pages_goes_on(own, site):
     """With JOBDIR the rest is fetched after the pause, and each skip is one row of the job."""
     routes = {
@@ -282,6 +298,84 @@ def test_a_job_that_is_paused_in_the_middle_of_fresh_pages_goes_on(own, site):
     skips = [row.url.removeprefix(site.base) for row in last.ledger.observations if row.outcome == "skipped"]
     assert sorted(skips) == ["/a", "/b", "/n1", "/n2", "/n4"]
     assert {row.job_id for row in last.ledger.observations} == {earlier.job_id, job.job_id}
+
+
+WAITING = """
+import asyncio
+import scrapy
+
+class Waiting(scrapy.Spider):
+    name = "own"
+
+    def __init__(self, base, **kwargs):
+        super().__init__(**kwargs)
+        self.base, self.seen, self.arrived = base, [], asyncio.Event()
+
+    async def start(self):
+        yield scrapy.Request(self.base + "/", dont_filter=True)
+
+    async def parse(self, response):
+        yield response.follow("/a", self.parse_page)
+        await asyncio.wait_for(self.arrived.wait(), 30)
+        yield response.follow("/b", self.parse_page)
+
+    def parse_page(self, response):
+        self.seen.append({"url": response.url})
+        self.arrived.set()
+"""
+
+
+@pytest.mark.slow
+def test_a_callback_may_wait_for_the_page_of_a_request_that_it_yielded(own):
+    result = own(WAITING, routes=SMALL, freshness="1h")
+
+    assert [call["url"][-2:] for call in result.callbacks] == ["/a", "/b"]
+
+
+LEVELS = """
+import scrapy
+
+class Own(scrapy.Spider):
+    name = "own"
+
+    def __init__(self, base, **kwargs):
+        super().__init__(**kwargs)
+        self.start_urls = [base + "/"]
+
+    def parse(self, response, left=2):
+        left = response.meta.get("left", left)
+        for link in response.css("a::attr(href)").getall():
+            if left and link.startswith("/meta"):
+                yield response.follow(link, meta={"left": left - 1})
+            elif left:
+                yield response.follow(link, cb_kwargs={"left": left - 1})
+"""
+
+
+@pytest.mark.parametrize("settings", [{"freshness": "1h"}, {"DEDUP_CONDITIONAL": True}], ids=["fresh", "304"])
+def test_links_do_not_stand_for_a_page_that_is_asked_for_with_other_arguments(own, site, settings):
+    """What was seen at the lowest level is linked from the top: what lies below it is to be found."""
+    added = {"/": page("index", ["/a", "/meta/a", "/b", "/meta/b"])}
+    routes = {"/": page("index", ["/a", "/meta/a"])}
+    for top in ("", "/meta"):
+        routes[f"{top}/a"] = page(f"{top} a", [f"{top}/b"])
+        routes[f"{top}/b"] = page(f"{top} b", [f"{top}/c"])
+        routes[f"{top}/c"] = page(f"{top} c", [])
+    tagged = {url: functools.partial(tagged_with, url, body) for url, body in routes.items()}
+    own(LEVELS, routes=tagged)
+    assert sorted(site.site.targets()) == ["/", "/a", "/b", "/meta/a", "/meta/b"]
+
+    second = own(LEVELS, routes=tagged | added, **settings)
+
+    assert {"/b", "/c", "/meta/b", "/meta/c"} <= set(site.site.targets())
+    assert rows(second, "/a", outcome="skipped" if "freshness" in settings else "not_modified")
+
+
+def tagged_with(tag, body, visit):
+    """Answer with a page that has an ETag, or with a 304 to who knows it."""
+    headers = (("ETag", f'"{tag}"'),)
+    is_known = visit.headers.get("if-none-match") == f'"{tag}"'
+    return Reply(b"", 304, headers=headers) if is_known else Reply(body, headers=headers)
 
 
 RULES = """
@@ -370,6 +464,7 @@ def test_sitemaps_are_fetched_and_fresh_pages_in_them_are_not(own, site):
 CHAIN = 500  # many times deeper than calls may be nested, were they nested for each page
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_fresh_pages_is_followed_to_its_end(own, site, tmp_path):
     """Each links to the next and to one that all share: no recursion, and none is asked about twice."""
     extractor_id = ExtractOptions().extractor_id
@@ -406,3 +501,127 @@ def _chained(writer, base, number, extractor_id):
         replace(by_hand.text_of(f"The text of page {number} of the chain."), extractor_id=extractor_id),
         links=json.dumps({"format": 1, "author": "_parse", "links": links}),
     )
+
+
+NOW_US = 1_800_000_000_000_000
+KEY = "https://docs.example/a"
+TERMS = Terms("shop", "x", Overrides())
+
+
+def seen(*, extractor_id="x", **changes):
+    observation = by_hand.observation(SimpleNamespace(next_seq=lambda: 0), "before", KEY)
+    held = replace(observation, body_id="body1-" + "0" * 32, **changes)
+    return SeenPage(held, NOW_US, extractor_id, "[]", in_job=False)
+
+
+UNRELIABLE = {
+    "an invalid page": (seen(validity=Validity.LOGIN), TERMS),
+    "a failure": (seen(outcome=Outcome.ERROR, validity=None), TERMS),
+    "a text that was too long to keep": (
+        replace(seen(), observation=replace(seen().observation, body_id=None)),
+        TERMS,
+    ),
+    "another extractor": (seen(extractor_id="y"), TERMS),
+    "another spider": (seen(spider="other"), TERMS),
+    "a page that was forgotten": (seen(), replace(TERMS, overrides=Overrides(forgotten={KEY: NOW_US}))),
+    "all below were forgotten": (
+        seen(),
+        replace(TERMS, overrides=Overrides(forgotten={"https://docs.example/*": NOW_US + 1})),
+    ),
+    "the URL that redirects there was forgotten": (
+        seen(url_key="https://docs.example/moved"),
+        replace(TERMS, overrides=Overrides(forgotten={KEY: NOW_US})),
+    ),
+    "content that was rejected": (
+        seen(payload_digest="sha256:1"),
+        replace(TERMS, overrides=Overrides(contents={(KEY, "sha256:1"): DecisionAction.REJECT})),
+    ),
+}
+
+
+@pytest.mark.parametrize(("page_", "terms"), UNRELIABLE.values(), ids=UNRELIABLE.keys())
+def test_such_a_page_does_not_stand_for_a_fetch(page_, terms):
+    assert not is_reliable(page_, KEY, terms)
+
+
+RELIABLE = {
+    "a valid page": TERMS,
+    "forgotten before it was fetched": replace(TERMS, overrides=Overrides(forgotten={KEY: NOW_US - 1})),
+    "other content was rejected": replace(
+        TERMS, overrides=Overrides(contents={(KEY, "sha256:2"): DecisionAction.REJECT})
+    ),
+}
+
+
+@pytest.mark.parametrize("terms", RELIABLE.values(), ids=RELIABLE.keys())
+def test_such_a_page_stands_for_a_fetch(terms):
+    assert is_reliable(seen(payload_digest="sha256:1"), KEY, terms)
+
+
+@pytest.mark.parametrize(
+    ("job_id", "started_us", "is_own"),
+    [("before", NOW_US, True), ("before", NOW_US + 1, False), ("other", NOW_US, False)],
+    ids=["in this process", "before the job was resumed", "by another job"],
+)
+def test_what_a_process_fetched_itself_is_known_to_the_dupefilter(job_id, started_us, is_own):
+    assert is_of_run(seen(), job_id, started_us) == is_own
+
+
+class Counting(Quiet):
+    """Serves files, answers 304 to If-Modified-Since, and writes down what was transferred."""
+
+    transferred: ClassVar[list[str]]
+
+    def send_response(self, code: int, message: str | None = None) -> None:
+        if code != 304:
+            self.transferred.append(self.path)
+        super().send_response(code, message)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not CORPUS, reason="SCRAPY_DEDUP_CORPUS names no folder with real sites")
+def test_a_real_site_that_did_not_change_is_not_transferred_again(tmp_path):
+    """Once more as it is, then with freshness, then with conditional requests."""
+    with tarfile.open(Path(CORPUS) / "sites" / "httpcommand.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    root = tmp_path / "httpcommand"
+    handler = type("Handler", (Counting,), {"transferred": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(root)))
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    start = f"http://127.0.0.1:{server.server_port}/"
+    project = Path(shutil.copytree(EXAMPLE, tmp_path / "project"))
+
+    def crawl(**settings):
+        handler.transferred.clear()
+        settings |= {"DEDUP_LEDGER": f"sqlite:///{tmp_path}/dedup.db", "DOWNLOAD_DELAY": 0, "DEPTH_LIMIT": 0}
+        settings |= {"AUTOTHROTTLE_ENABLED": False, "LOG_LEVEL": "INFO", "TELNETCONSOLE_ENABLED": False}
+        given = [part for name, value in settings.items() for part in ("-s", f"{name}={value}")]
+        command = [sys.executable, "-m", "scrapy", "crawl", "site", "-a", f"start={start}", *given]
+        code, log = run(command, project, 400, environment())
+        assert code == 0, log[-3000:]
+        assert "Traceback" not in log
+        seen = read_ledger(tmp_path / "dedup.db")
+        return seen, [row for row in seen.observations if row.job_id == seen.jobs[-1].job_id]
+
+    try:
+        first, rows = crawl()
+        second, again = crawl()
+        third, fresh = crawl(DEDUP_FRESHNESS="1d")
+        fetched_when_fresh = set(handler.transferred)
+        fourth, asked = crawl(DEDUP_CONDITIONAL=True)
+        fetched_when_asked = set(handler.transferred)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    valid = {row.url_key: row.body_id for row in rows if row.validity == "valid"}
+    assert len(valid) > 20
+    assert len(first.bodies) == len(second.bodies) == len(third.bodies) == len(fourth.bodies)
+    assert {row.url_key: row.body_id for row in again if row.validity == "valid"} == valid
+    failed = {urlsplit(row.url).path for row in rows if row.validity != "valid"}
+    assert {unquote(urlsplit(path).path) for path in fetched_when_fresh} <= failed | {"/", "/robots.txt"}
+    assert {row.url_key: row.body_id for row in fresh if row.body_id} == valid
+    assert {unquote(urlsplit(path).path) for path in fetched_when_asked} <= failed | {"/robots.txt"}
+    assert {row.url_key: row.body_id for row in asked if row.body_id} == valid
+    assert {row.outcome for row in asked if row.body_id} == {"not_modified"}

@@ -12,7 +12,15 @@ from scrapy.http import HtmlResponse, JsonRequest
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
 
-from scrapy_dedup.crawl.links import MAX_LINKS, MAX_LINKS_BYTES, LinkCodec, LinkList, Unstorable, stored_links
+from scrapy_dedup.crawl.links import (
+    MAX_LINKS,
+    MAX_LINKS_BYTES,
+    LinkCodec,
+    LinkList,
+    Unstorable,
+    note_arguments,
+    stored_links,
+)
 from scrapy_dedup.records import Outcome
 
 URL = "https://docs.example/a"
@@ -279,6 +287,44 @@ DAMAGED = {
 @pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED.keys())
 def test_a_list_that_cannot_be_read_is_none(text):
     assert stored_links(text, Request(URL), CODEC) is None
+
+
+PLAIN = {"left": 1, "rule": 0, "link_text": "More", "depth": 3, "proxy": "http://127.0.0.1:1"}
+
+# What a request gives its callback when the page is asked for again, and whether its links can stand for it.
+ARGUMENTS = {
+    "the same": (PLAIN, {"path": ["a"]}, True),
+    "the same by another way": (
+        {"rule": 0, "left": 1, "depth": 9, "link_text": "Next"},
+        {"path": ["a"]},
+        True,
+    ),
+    "other meta": (PLAIN | {"left": 2}, {"path": ["a"]}, False),
+    "meta of another type": (PLAIN | {"left": "1"}, {"path": ["a"]}, False),
+    "more meta": (PLAIN | {"is_leaf": True}, {"path": ["a"]}, False),
+    "meta that is an object": (PLAIN | {1: object(), "it": object()}, {"path": ["a"]}, False),
+    "other arguments": (PLAIN, {"path": ["b"]}, False),
+    "no arguments": (PLAIN, {}, False),
+}
+
+
+@pytest.mark.parametrize(("meta", "arguments", "stands"), ARGUMENTS.values(), ids=ARGUMENTS.keys())
+def test_links_stand_for_a_page_under_equal_arguments_of_its_callback(meta, arguments, stands):
+    first, again = Request(URL, meta=PLAIN, cb_kwargs={"path": ["a"]}), Request(URL, meta=meta)
+    again.cb_kwargs.update(arguments)
+    note_arguments(first)
+    note_arguments(again)
+    first.meta["added_by_a_middleware"] = 7
+
+    assert (stored_links(whole(author=first).text(), again, CODEC) is not None) == stands
+
+
+def test_objects_in_meta_are_told_by_their_type():
+    first, again = (Request(URL, meta={"it": object(), 1: b"x"}) for _ in range(2))
+    note_arguments(first)
+    note_arguments(again)
+
+    assert stored_links(whole(author=first).text(), again, CODEC) == []
 
 
 json_values = st.recursive(

@@ -80,6 +80,7 @@ def test_one_line_gives_two_feeds_and_a_ledger(own, site):
     assert len(result.feed("body")) == len(result.ledger.bodies) == 4
 
 
+@pytest.mark.slow
 def test_a_feed_in_one_of_our_formats_replaces_the_two(own):
     result = own(settings={"FEEDS": {"out/pages.jsonl": {"format": "bodies"}}})
 
@@ -109,6 +110,7 @@ def test_settings_of_a_spider_configure_it(own, site):
     assert sorted(site.site.targets()) == ["/", "/a", "/b"]
 
 
+@pytest.mark.slow
 def test_the_addon_can_stand_in_the_settings_of_one_spider(own):
     result = own('custom_settings = {"ADDONS": {"scrapy_dedup.Addon": 500}}', addon=False)
 
@@ -116,6 +118,7 @@ def test_the_addon_can_stand_in_the_settings_of_one_spider(own):
     assert len(result.feed("body")) == 4
 
 
+@pytest.mark.slow
 def test_a_spider_can_update_its_settings_itself(own, site):
     result = own(
         """@classmethod
@@ -174,6 +177,7 @@ def test_a_second_run_adds_observations_and_no_bodies(own, site):
     assert len(second.feed("body")) == len(bodies)  # appended to; no text is written twice
 
 
+@pytest.mark.slow
 def test_another_corpus_shares_no_text(own):
     own()
 
@@ -185,6 +189,7 @@ def test_another_corpus_shares_no_text(own):
     assert len(set(texts)) == 4
 
 
+@pytest.mark.slow
 def test_a_changed_page_is_a_new_body_and_a_revision(own, site):
     first = own()
     site.site.routes = {**ROUTES, "/a": page("a, changed")}

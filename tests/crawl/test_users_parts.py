@@ -335,6 +335,7 @@ class Interrupted(scrapy.Spider):
 """
 
 
+@pytest.mark.slow
 def test_pages_that_still_arrive_after_an_interrupt_are_recorded(serve, crawl):
     slow = ("slow", "slow_item")
     server = serve({"/first": page("first"), **{f"/{name}": Reply(page(name), delay_s=1) for name in slow}})
@@ -348,6 +349,7 @@ def test_pages_that_still_arrive_after_an_interrupt_are_recorded(serve, crawl):
     assert {row.url for row in result.ledger.observations} == {call["url"] for call in result.callbacks}
 
 
+@pytest.mark.slow
 def test_a_refused_response_is_recorded_though_the_crawl_is_stopped(serve, crawl):
     server = serve({"/refused": page("refused"), "/stop": Reply(page("stop"), delay_s=1)})
     settings = {"DOWNLOADER_MIDDLEWARES": {"spider_of_the_test.Refuse": 543}}

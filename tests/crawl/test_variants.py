@@ -120,6 +120,7 @@ def test_the_first_url_of_a_key_that_works_leaves_its_variants_alone(varied, cas
     assert server.site.targets().count(failing) <= 1
 
 
+@pytest.mark.slow
 def test_variants_are_asked_for_under_the_conservative_preset_too(varied):
     result, _ = varied("before_the_failure", "conservative")
 
@@ -140,6 +141,7 @@ def cached(serve, crawl):
     return first, first_ledger, asked_first, second, server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_cached_failure_of_a_key_is_not_returned_for_its_variant(cached, case):
     first, first_ledger, *_ = cached
@@ -148,6 +150,7 @@ def test_the_cached_failure_of_a_key_is_not_returned_for_its_variant(cached, cas
     assert first.reached_callback(case) == 1
 
 
+@pytest.mark.slow
 def test_a_crawl_from_the_http_cache_sees_every_page_again(cached):
     _, first_ledger, _, second, _ = cached
 
@@ -159,10 +162,27 @@ def test_a_crawl_from_the_http_cache_sees_every_page_again(cached):
     assert all(row.from_cache for row in rows)
 
 
+@pytest.mark.slow
 def test_a_crawl_from_the_http_cache_asks_the_server_only_for_what_failed_to_download(cached):
     _, _, _, _, server = cached
 
     assert {target.partition("?")[0] for target in server.site.targets()} <= {"/t"}
+
+
+def test_a_redirect_that_was_dropped_gets_its_turn_when_its_target_fails(serve, crawl):
+    server = serve(
+        {
+            "/": page("index", ["/target/", "/way"]),
+            "/target/": Reply(NOT_FOUND.body, 404, delay_s=1.0),  # under way when the redirect arrives
+            "/way": redirect("/target"),
+            "/target": page("behind_the_redirect"),
+        }
+    )
+
+    result = crawl(start=[f"{server.base}/"])
+
+    assert len(result.ledger.bodies_of("behind_the_redirect")) == 1
+    assert server.site.targets().count("/target/") == 1
 
 
 # Redirects into a facet.

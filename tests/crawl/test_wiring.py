@@ -133,7 +133,7 @@ def refused():
     return f"http://127.0.0.1:{free_port()}/refused"
 
 
-@pytest.fixture(scope="module", params=["standard", "conservative"])
+@pytest.fixture(scope="module", params=["standard", pytest.param("conservative", marks=pytest.mark.slow)])
 def wired(request, serve, crawl, refused):
     server = serve(ROUTES)
     settings = {"DEDUP_URL_POLICY": request.param}

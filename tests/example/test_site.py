@@ -34,6 +34,7 @@ def _signed_links():
     )
 
 
+@pytest.mark.slow
 def test_more_than_20000_urls_are_reachable():
     """Walked as a crawler without a policy does, fragments cut; session ids stay the same throughout."""
     seen, waiting = {HOME}, deque([HOME])

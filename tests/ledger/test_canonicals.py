@@ -261,6 +261,17 @@ def test_the_same_evidence_adds_no_row(crawl, read):
     assert rows_of(read(), A) == [("unresolved", "target_unknown"), ("confirmed", "text_equal")]
 
 
+def test_a_homepage_that_changes_adds_no_row_to_each_page_that_claims_it(crawl, read):
+    one = crawl()
+    home = "http://site.example/"
+    one.see("T", A, canonical=claim(home, status="refuted", reason="homepage"))
+    for number in range(3):
+        one.see(f"News {number}", home)
+    assert rows_of(read(), A) == [("refuted", "homepage")]
+    one.see("T", home)
+    assert standing(read(), A) == ("confirmed", "text_equal")
+
+
 def test_the_claims_of_another_corpus_are_not_touched(crawl, read):
     crawl(corpus="one").see("T", A, canonical=claim(B))
     crawl("job-2", corpus="two").see("T", B)
@@ -375,6 +386,15 @@ def test_a_decision_outranks_the_evidence_until_a_text_changes(crawl, read, ledg
     assert (page.document_url, page.decision_id) == (B, decision.decision_id)
     crawl("job-2").see("V", B)
     assert standing(read(), A) == ("refuted", "text_differs")
+
+
+def test_looking_a_page_up_shows_what_its_claim_is_worth_now(crawl, read):
+    one = crawl()
+    one.see("T", A, canonical=claim(B))
+    one.see("T", B)
+    for url in (A, B):
+        found = [one for one in read().lookup(url).relations if one.kind is RelationKind.CANONICAL]
+        assert [(one.a, one.b, one.state.value) for one in found] == [(A, B, "confirmed")]
 
 
 def test_a_claim_of_a_page_that_is_no_evidence_makes_no_relation(crawl, read):

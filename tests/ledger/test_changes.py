@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scrapy_dedup.errors import LedgerUnavailable
 from scrapy_dedup.ledger.changes import Case, Evidence, Redirect, Seen, SeenText, change_kind, change_of
 from scrapy_dedup.records import ChangeKind, Conditions, Outcome, Validity, to_dict
+from scrapy_dedup.urls import UrlPolicy
 
 from .test_schemas import schema_of, validate
 
@@ -330,6 +331,7 @@ def test_what_cannot_be_compared_is_said_before_anything_is_read(crawl, read, of
         read().changes(**of)
 
 
+@pytest.mark.slow
 def test_many_keys_come_each_once(crawl, read):
     texts = [f"text {number}" for number in range(1_200)]
     for job in ("job-1", "job-2"):
@@ -342,6 +344,33 @@ def test_many_keys_come_each_once(crawl, read):
     assert {name for name, (kind, _) in found.items() if kind == "changed"} == {
         f"p{n}" for n in range(0, 1_200, 100)
     }
+
+
+def test_the_revisions_of_a_url_over_time(crawl, read):
+    one = crawl(spec=UrlPolicy.preset("standard").spec())
+    one.see("The text is one.", A)
+    two = crawl("job-2", spec=UrlPolicy.preset("standard").spec())
+    two.see("The text is two.", A)
+    two.see(None, A, **TIMED_OUT)
+    two.see(None, A, **NOT_FOUND)
+    two.see("The text is one.", A)
+    other = crawl("job-3", corpus="second", spec=UrlPolicy.preset("standard").spec())
+    other.see("the text is ONE.", A)
+    found = read().revisions(A + "?utm_source=mail")
+    assert [(row.observation.job_id, row.change.kind.value, row.change.reason) for row in found] == [
+        ("job-1", "new", None),
+        ("job-2", "changed", None),
+        ("job-2", "unknown", "timeout"),
+        ("job-2", "gone", None),
+        ("job-2", "new", "returned"),
+        ("job-3", "new", None),
+    ]
+    assert [row.body.text if row.body else None for row in found[:3]] == [
+        "The text is one.",
+        "The text is two.",
+        None,
+    ]
+    assert [(span.before, span.after) for span in found[1].change.spans] == [("one", "two")]
 
 
 # -- compared while they are recorded

@@ -64,6 +64,12 @@ def test_a_time_without_its_form_or_offset_is_refused(written):
         codec.to_micros(written)
 
 
+@pytest.mark.parametrize("written", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
+def test_a_time_that_has_no_form_in_utc_is_refused(written):
+    with pytest.raises(RecordError, match="years 1 to 9999"):
+        codec.to_micros(written)
+
+
 @given(st.binary(min_size=32, max_size=32))
 def test_digests_come_back(digest):
     assert codec.pack_digest(codec.unpack_digest(digest)) == digest
@@ -109,3 +115,14 @@ def test_identities_never_change():
     assert codec.body_id("default", digest, "markdown", "x-1", 1) == "body1-274d1ca71eee7664afec87c21f98f9f5"
     assert codec.url_digest("http://site.example/").hex() == "0125762c04c3e236cc0f8cd27d70ceba"
     assert codec.unpack_text(1, bytes.fromhex("78012b49ad280100046701c6")) == "text"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(("ab", "c"), ("a", "bc")), (("a", ""), ("", "a")), (("a,", "b"), ("a", ",b"))]
+)
+def test_identities_know_where_each_of_their_parts_ends(one, other):
+    assert codec.relation_id("same_text", "default", *one) != codec.relation_id(
+        "same_text", "default", *other
+    )
+    assert codec.body_id(*one, "markdown", "x-1") != codec.body_id(*other, "markdown", "x-1")
+    assert codec.observation_id(one[0] + "1", 1) != codec.observation_id(one[0], 11)

@@ -170,6 +170,7 @@ def _zeroed(log: bytes, place: int) -> bytes:
     return log[:place] + bytes(min(4096, len(log) - place)) + log[place + 4096 :]
 
 
+@pytest.mark.slow
 def test_two_crawls_on_one_ledger_lose_and_double_nothing(ledger_url):
     children = [
         subprocess.Popen(command(ledger_url, job_id, 150, "same"), stdout=subprocess.PIPE, text=True)

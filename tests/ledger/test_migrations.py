@@ -65,13 +65,15 @@ def test_a_step_that_fails_leaves_nothing(ledger_url, monkeypatch):
 @pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.db")), ids=lambda path: path.stem)
 def test_a_released_ledger_opens_and_holds_what_it_held(golden, tmp_path, records):
     held = [json.loads(line) for line in golden.with_suffix(".jsonl").read_text("utf-8").splitlines()]
-    assert golden.stat().st_size < 100_000
+    assert golden.stat().st_size < 200_000
     path = tmp_path / "dedup.db"
     shutil.copyfile(golden, path)
     WriteSession(Target.parse(f"sqlite:///{path}")).close()  # migrates, once there is something to migrate
     with Ledger.open(f"sqlite:///{path}") as ledger:
         read = [*ledger.jobs(), *ledger.observations(), *ledger.bodies(), *ledger.aliases()]
-        lines = [json.loads(json.dumps(to_dict(record))) for record in read]
+        read += [*ledger.relations(), *ledger.decisions()]
+        kinds = {was["schema"] for was in held}  # version 1 knew of fewer
+        lines = [json.loads(json.dumps(to_dict(record))) for record in read if record.schema in kinds]
         assert [{name: line[name] for name in was} for line, was in zip(lines, held, strict=True)] == held
         # What a record has learnt to hold since then is unknown of an old one.
         later = [line[name] for line, was in zip(lines, held, strict=True) for name in line.keys() - was]

@@ -199,6 +199,7 @@ def test_five_megabytes_are_read_in_bounded_time():
     assert compare(" ".join(words), " ".join(other)).verdict is Verdict.CLAIM_CHANGED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["number", "not"])
 def test_every_single_change_in_300_texts_of_450_words_is_found(change):
     missed = []

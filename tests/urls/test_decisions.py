@@ -193,8 +193,8 @@ def test_what_is_remembered_is_bounded():
     assert len(memory.sites) <= 16_384
     lane = Lane(Rules(), preset)
     for number in range(10_000):
-        lane.stays(f"p{number}")
-    assert len(lane.stays.__self__) <= 4_096
+        assert lane.fate[f"p{number}"] is None
+    assert len(lane.fate) <= 4_096
 
 
 # -- the id of the policy --------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ RULES = {
     "shop.example": {
         "allow": ["a", "color", "f[0]"],
         "keep": ["sid"],
-        "values": {"start": ["0"]},
+        "values": {"start": ["0", "a=b"]},
         "deny": ["/cart/*"],
         "path_case": "lower",
         "index_files": ["index.html"],
@@ -203,9 +203,9 @@ def fuzz(made, parse) -> None:
     assert judged
 
 
-def test_10_000_fuzzed_urls_keep_the_laws_and_agree_with_ada(fuzzed_urls):
+def test_2_000_fuzzed_urls_keep_the_laws_and_agree_with_ada(fuzzed_urls):
     ada_url = pytest.importorskip("ada_url")
-    fuzz(fuzzed_urls(10_000), ada_url.URL)
+    fuzz(fuzzed_urls(2_000), ada_url.URL)
 
 
 @pytest.mark.slow

@@ -43,6 +43,8 @@ ROWS = [
     ({"keep": ["sid"]}, f"/p?sid={'a1' * 16}", f"/p?sid={'a1' * 16}", f"/p?sid={'a1' * 16}", "allow"),
     ({"values": {"start": ["0"]}}, "/p?start=0", "/p", "/p", "rewrite"),
     ({"values": {"start": ["0"]}}, "/p?start=10", "/p?start=10", "/p?start=10", "allow"),
+    ({"values": {"start": ["a=b"]}}, "/p?start=a=b", "/p", "/p", "rewrite"),
+    ({"values": {"b": ["0"]}}, "/p?b=%30&b=1&a=%7e&b=0", "/p?a=~&b=1", "/p?b=1&a=%7e", "rewrite"),
     ({"deny": ["/cart/*"]}, "/cart/3?a=1", "/cart/3?a=1", None, "denied"),
     ({"deny": ["/cart/*"]}, "/cart/", "/cart", None, "denied"),
     ({"deny": ["*.pdf"]}, "/a/b.pdf", "/a/b.pdf", None, "denied"),

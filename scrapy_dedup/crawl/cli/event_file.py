@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,10 +134,21 @@ def _csv_rows(text: str) -> Iterator[_Row]:
             if len(set(names)) < len(names):
                 yield number, "a column stands twice in the first line"
                 return
+            if problem := _header_problem(names):
+                yield number, problem
+                return
         elif len(cells) != len(names):
             yield number, f"it has {len(cells)} cells, the first line {len(names)}"
         else:
             yield number, {name: cell or None for name, cell in zip(names, cells, strict=True)}
+
+
+def _header_problem(names: Sequence[str]) -> str | None:
+    """Return what the first line of a CSV file lacks; a file with other separators lacks everything."""
+    missing = [name for name in REQUIRED if name not in names]
+    if not missing:
+        return None
+    return f"the first line names no column {' and '.join(missing)}; the columns are {', '.join(COLUMNS)}"
 
 
 def _problems(row: Mapping[str, Any]) -> Iterator[str]:

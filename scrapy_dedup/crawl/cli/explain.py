@@ -13,9 +13,12 @@ from scrapy_dedup.crawl.cli.relations import EFFECTS, evidence, short, signed, s
 from scrapy_dedup.crawl.cli.relations import as_json as relation_json
 from scrapy_dedup.ledger import Ledger, Lookup
 from scrapy_dedup.ledger.decisions import in_force
+from scrapy_dedup.ledger.standing import Revision
 from scrapy_dedup.records import (
     AliasRecord,
     BodyRecord,
+    ChangeKind,
+    ChangeRecord,
     DecisionRecord,
     ObservationRecord,
     RelationKind,
@@ -26,6 +29,8 @@ from scrapy_dedup.urls import Change, UrlDecision, Verdict, redact
 
 MAX_ALIASES_TOLD = 10
 MAX_RELATIONS_TOLD = 20
+MAX_REVISIONS_TOLD = 20
+MAX_QUOTED_CHARS = 60
 
 # These stand beside the aliases that they come from.
 _OF_ALIASES = frozenset({RelationKind.URL_MERGED, RelationKind.URL_DENIED})
@@ -37,10 +42,13 @@ def run(context: Context) -> int:
     """Print what becomes of the URL; a URL that was never seen is explained as well."""
     with Ledger.open(context.ledger_url()) as ledger:
         found = ledger.lookup(context.options.url, job_id=context.options.job)
+        revisions = ledger.revisions(context.options.url, job_id=context.options.job)
     if context.options.json:
-        context.write(json.dumps(as_json(context, found), indent=2, ensure_ascii=True))
+        explained = as_json(context, found)
+        explained["revisions"] = [redacted(to_dict(row.change)) for row in revisions]
+        context.write(json.dumps(explained, indent=2, ensure_ascii=True))
     else:
-        context.write("\n\n".join(sections(context, found)))
+        context.write("\n\n".join([*sections(context, found), *history(revisions)]))
     return 0
 
 
@@ -98,6 +106,42 @@ def sections(context: Context, found: Lookup) -> Iterator[str]:
         more = [f"and {count - len(sharing):,} more"] if count > len(sharing) else []
         title = f"Text {body.body_id}, {body.word_count:,} words{_independence(sharing)}, at"
         yield _block(title, [*map(_place, sharing), *more])
+
+
+def history(revisions: Sequence[Revision]) -> Iterator[str]:
+    """Yield what became of the keys over time; observations of the same text are left out."""
+    told = [row for row in revisions if row.change.kind is not ChangeKind.UNCHANGED]
+    if [row.change.kind for row in told] not in ([], [ChangeKind.NEW]):
+        latest = told[-MAX_REVISIONS_TOLD:]
+        more = [f"{len(told) - len(latest):,} earlier ones"] if len(told) > len(latest) else []
+        yield _block("What became of it", [*more, *map(_revision, latest)])
+
+
+def _revision(row: Revision) -> str:
+    change, observation = row.change, row.observation
+    facts = [
+        observation.fetched_at,
+        f"{printable(observation.job_id)}#{observation.seq}",
+        change.kind.value,
+        f"({printable(change.reason)})" if change.reason else "",
+        change.body_id or "",
+        shown_url(observation.url),
+        _first_difference(change),
+    ]
+    return " ".join(fact for fact in facts if fact)
+
+
+def _first_difference(change: ChangeRecord) -> str:
+    if not change.spans:
+        return ""
+    span, *others = change.spans
+    more = f", and {len(others)}{' or more' if change.spans_cut else ''} more" if others else ""
+    return f"{_quoted(span.before)} became {_quoted(span.after)}{more}"
+
+
+def _quoted(text: str) -> str:
+    shortened = text if len(text) <= MAX_QUOTED_CHARS else text[:MAX_QUOTED_CHARS] + "..."
+    return f'"{printable(shortened)}"'
 
 
 def _decision_rows(decision: UrlDecision) -> Iterator[tuple[str, str]]:
@@ -160,7 +204,7 @@ def _alias_teller(
         is_denied = row.verdict == "denied"
         kind = RelationKind.URL_DENIED if is_denied else RelationKind.URL_MERGED
         relation = relations.get((kind, row.raw_url, row.rule if is_denied else row.url_key))
-        if relation is not None:
+        if relation is not None and row.verdict != "redirected":  # that the server did, and does again
             yield from _ruling(context, relation, held.get(relation.relation_id))
 
     return tell

@@ -11,15 +11,26 @@ import json
 import sys
 from pathlib import Path
 
-from scrapy_dedup.ledger import Ledger, LedgerWriter, Sighting
+from scrapy_dedup.ledger import (
+    KnownPage,
+    Ledger,
+    LedgerWriter,
+    Sighting,
+    body_id,
+    observation_id,
+    record_decision,
+)
+from scrapy_dedup.ledger.events import Claim, record_claims
 from scrapy_dedup.ledger.schema import SCHEMA_VERSION
 from scrapy_dedup.records import (
     AliasRecord,
     Conditions,
+    DecisionAction,
     JobRecord,
     ObservationRecord,
     Outcome,
     Recovery,
+    RelationKind,
     Sourced,
     Text,
     Validity,
@@ -101,15 +112,50 @@ def observation(seq: int, path: str, **changes: object) -> ObservationRecord:
     return ObservationRecord(**{**fields, **changes})
 
 
+SITE = "https://site.example"
+LINKS = '{"format":1,"author":"_parse","links":[{"url":"https://site.example/b"}]}'
+SORRY = [f"/{folder}/{folder}{folder}" for folder in "pqrst"]
+
+
+def claims(target: str) -> dict[str, object]:
+    return {"declared": [], "noindex": False, "target": SITE + target, "target_key": SITE + target}
+
+
 def pages() -> list[Sighting]:
-    return [
-        Sighting(observation(0, "/a"), text("The Text")),
-        Sighting(observation(1, "/b"), text("The Text")),
+    first = observation_id(JOB.job_id, 0)
+    found = [
+        Sighting(observation(0, "/a"), text("The Text"), links=LINKS),
+        Sighting(observation(1, "/b", canonical=claims("/a")), text("The Text")),
         Sighting(observation(2, "/c"), text("the text")),
         Sighting(observation(3, "/a"), text("Another text")),
         Sighting(observation(4, "/empty", validity=Validity.EMPTY, recovery=Recovery.RENDER), None),
         Sighting(observation(5, "/gone", outcome=Outcome.GONE, validity=Validity.HTTP_ERROR), None),
+        Sighting(observation(6, "/d", canonical=claims("/c")), text("A third text")),
     ]
+    found += [Sighting(observation(7 + place, path), text("Sorry.")) for place, path in enumerate(SORRY)]
+    unread = observation(12, "/a", outcome=Outcome.NOT_MODIFIED, http_status=304, payload_digest=None)
+    body = body_id(JOB.corpus, sha("The Text"), "markdown", "x-1")
+    found.append(Sighting(unread, None, links=LINKS, known=KnownPage("not_modified", first, body)))
+    return found
+
+
+def decide(url: str) -> None:
+    """Decide about relations of some kinds, and take one decision back."""
+    with Ledger.open(url) as ledger:
+        found = {relation.kind: relation for relation in ledger.relations()}
+    for kind, action in [
+        (RelationKind.SAME_TEXT, DecisionAction.DIFFERENT),
+        (RelationKind.REVISION, DecisionAction.SAME),
+        (RelationKind.CONTENT_INVALID, DecisionAction.ACCEPT),
+        (RelationKind.URL_MERGED, DecisionAction.DIFFERENT),
+        (RelationKind.CANONICAL, DecisionAction.DIFFERENT),
+        (RelationKind.REVISION, DecisionAction.UNDO),
+    ]:
+        record_decision(url, found[kind], action, by="human:golden", note="Größe \x00 \ud800")
+    seen = observation_id(JOB.job_id, 6)
+    said = [Claim(seen, JOB.corpus, event, "why", None, "human:golden", None) for event in ("one", "two")]
+    record_claims(url, said[:1], at="2026-01-02T04:00:00Z")
+    record_claims(url, said, at="2026-01-02T05:00:00Z")
 
 
 def main() -> int:
@@ -117,16 +163,19 @@ def main() -> int:
     if path.exists():
         print(f"{path} exists; a golden ledger is never replaced")
         return 1
-    writer = LedgerWriter(f"sqlite:///{path}", JOB, SPEC, reuse_normalized=True)
+    url = f"sqlite:///{path}"
+    writer = LedgerWriter(url, JOB, SPEC, reuse_normalized=True)
     for sighting in pages():
         writer.record(sighting).result()
     for raw in ("?utm_source=x", "?utm_source=y"):
-        url = "https://site.example/a"
-        writer.note(AliasRecord(JOB.job_id, url + raw, url, url, "rewritten", "tracking", None, 1, 2))
+        key = SITE + "/a"
+        writer.note(AliasRecord(JOB.job_id, key + raw, key, key, "rewritten", "tracking", None, 1, 2))
     writer.finish("finished")
+    decide(url)
     path.with_name(path.name + ".lock").unlink()
-    with Ledger.open(f"sqlite:///{path}") as ledger:
+    with Ledger.open(url) as ledger:
         held = [*ledger.jobs(), *ledger.observations(), *ledger.bodies(), *ledger.aliases()]
+        held += [*ledger.relations(), *ledger.decisions()]
     for beside in FOLDER.glob(f"{path.name}-*"):
         beside.unlink()
     lines = [json.dumps(to_dict(record), sort_keys=True) for record in held]
