@@ -52,3 +52,19 @@ class IndexDamaged(DedupError):
 
 class RecordError(DedupError):
     """A record does not have the form that its schema asks for."""
+
+
+class InputError(DedupError):
+    """Some lines or files of an input cannot be taken.
+
+    Attributes:
+        problems: the first faults, each with its place.
+        count: how many faults there are.
+    """
+
+    def __init__(self, problems: Iterable[str], count: int) -> None:
+        self.problems = tuple(problems)
+        self.count = count
+        listed = "\n".join(f"  - {problem}" for problem in self.problems)
+        more = f"\n  and {count - len(self.problems):,} more" if count > len(self.problems) else ""
+        super().__init__(f"{count:,} problem(s) in the input; nothing was written:\n{listed}{more}")

@@ -65,7 +65,7 @@ class Action(str, enum.Enum):
 class RelationKind(str, enum.Enum):
     """How two things relate.
 
-    The first four are stored as such. The others follow from observations and aliases and are only stored
+    The first five are stored as such. The others follow from observations and aliases and are only stored
     once somebody has decided about them.
     """
 
@@ -73,6 +73,7 @@ class RelationKind(str, enum.Enum):
     SHARED_TEMPLATE = "shared_template"  # a body, and the host that shows it under unrelated URLs
     EVENT = "event"  # an observation, and the event that somebody says it reports
     EVENT_CONFLICT = "event_conflict"  # an observation, and two events that are claimed for it
+    NEAR = "near"  # two bodies whose texts are similar
     SAME_TEXT = "same_text"
     SAME_NORMALIZED = "same_normalized"
     RESIDUAL_DIFFERS = "residual_differs"
@@ -387,6 +388,52 @@ class ChangeRecord:
     moved_to: str | None
     spans: tuple[Span, ...] = ()
     spans_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PairRecord:
+    """Two texts of a corpus that are similar.
+
+    ``verdict`` is one of `scrapy_dedup.near.claims.Verdict`, or ``equal`` for texts that differ in white
+    space, case and composition alone; None where claims were not compared. ``spans`` counts the places where
+    the two differ, up to `scrapy_dedup.near.claims.MAX_SPANS`, ``claim_spans`` those that change a claim.
+    """
+
+    schema: ClassVar[str] = "scrapy-dedup/pair/1"
+
+    a: str
+    b: str
+    jaccard: float
+    containment_a: float
+    containment_b: float
+    verdict: str | None
+    spans: int | None
+    claim_spans: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A text that stands behind the leader of its group.
+
+    ``jaccard`` and ``verdict`` are those of its pair with the leader, or of the text that it equals:
+    ``copy_of``.
+    """
+
+    id: str
+    jaccard: float
+    verdict: str | None
+    copy_of: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A text and those that it can stand for: each member has a pair with the leader."""
+
+    schema: ClassVar[str] = "scrapy-dedup/group/1"
+
+    leader: str
+    size: int
+    members: tuple[GroupMember, ...]
 
 
 def to_dict(record: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ PACKAGE = Path(importlib.util.find_spec("scrapy_dedup").origin).parent
 
 # A layer may import itself and the layers before it. The process that extracts a text also signs it, so the
 # signatures of near/ come before content/.
-LAYERS = ["records", "errors", "urls", "near", "content", "config", "ledger", "crawl"]
+LAYERS = ["records", "errors", "urls", "near", "content", "config", "ledger", "batch", "crawl"]
 SHELL = "crawl"
 FRAMEWORK = {"scrapy", "twisted", "itemadapter"}
 DATABASES = {"sqlite3", "psycopg", "sqlalchemy", "alembic"}

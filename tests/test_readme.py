@@ -34,7 +34,8 @@ def blocks(language: str) -> list[str]:
 
 
 def test_every_language_has_a_way_to_run():
-    assert {block["language"] for block in RUN} <= {"python", "toml", "bash", "text", "console", "csv"}
+    ways = {"python", "toml", "bash", "text", "console", "csv", "jsonl"}
+    assert {block["language"] for block in RUN} <= ways
 
 
 def test_the_only_text_is_the_funnel():
@@ -100,6 +101,7 @@ def ledger_folder(tmp_path_factory):
     spider = folder / "one.py"
     page = "<html lang=en><title>One</title><main><h1>One</h1><p>" + "A page with some words. " * 20
     (folder / "one.html").write_text(page, encoding="utf-8")
+    (folder / "texts.jsonl").write_text(blocks("jsonl")[0], encoding="utf-8")
     spider.write_text(
         "import http.server, threading, scrapy\n"
         "class One(scrapy.Spider):\n"

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
-
-_SPACE = re.compile(r"\s+")
 
 
 def normalized(text: str) -> str:
     r"""Return the form under which two texts count as the same.
 
-    NFC, then U+00A0 and every run of white space to one space, stripped, lower case. Digits, signs,
+    NFC, then every run of white space, U+00A0 included, to one space, stripped, lower case. Digits, signs,
     punctuation and zero-width characters stay: they can carry meaning.
 
     >>> normalized(" Hello \n\tWORLD  ")
     'hello world'
     """
-    composed = unicodedata.normalize("NFC", text).replace("\u00a0", " ")
-    return _SPACE.sub(" ", composed).strip().lower()
+    return " ".join(unicodedata.normalize("NFC", text).split()).lower()
 
 
 def is_well_formed(text: str) -> bool:

@@ -137,6 +137,40 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _batch_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--input",
+        metavar="FILE",
+        nargs="+",
+        default=[],
+        help="JSON Lines or Parquet with id, text and, if you like, rank (default: the texts of the ledger)",
+    )
+    parser.add_argument("--corpus", metavar="NAME", help="of the ledger (default: DEDUP_CORPUS)")
+    parser.add_argument(
+        "--extractor", metavar="ID", help="whose texts, where a corpus has several (default: the latest)"
+    )
+    parser.add_argument(
+        "--jaccard", metavar="J", type=float, default=0.8, help="least similarity of a pair (default: 0.8)"
+    )
+    parser.add_argument("--bands", metavar="B", type=int, help="bands of a signature; with --rows")
+    parser.add_argument("--rows", metavar="R", type=int, help="values in each band")
+    parser.add_argument(
+        "--memory", metavar="SIZE", default="4GB", help="what is held of the corpus at most (default: 4GB)"
+    )
+    parser.add_argument("--workers", metavar="N", type=int, help="processes (default: one for each core)")
+    parser.add_argument(
+        "--out", metavar="DIR", default="dedup-batch", help="the folder to write to (default: dedup-batch)"
+    )
+    parser.add_argument("--format", choices=("jsonl", "parquet"), default="jsonl", help="of the files")
+    parser.add_argument(
+        "--no-claims",
+        dest="claims",
+        action="store_false",
+        help="do not read pairs side by side: no verdicts, and groups by similarity alone",
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
+
+
 SUBCOMMANDS = (
     Subcommand(
         "explain", "Say what becomes of a URL, by which rules, and who holds its key", _explain_arguments
@@ -150,6 +184,7 @@ SUBCOMMANDS = (
     Subcommand("undo", "Undo a decision, or what the suite did by itself", _undo_arguments),
     Subcommand("forget", "Let the next crawl fetch URLs again; their history stays", _forget_arguments),
     Subcommand("events", "Take from a file which observations report which event", _events_arguments),
+    Subcommand("batch", "Find all similar texts of a corpus, and groups of them", _batch_arguments),
 )
 
 

@@ -47,6 +47,7 @@ MEANING: Mapping[RelationKind, Mapping[DecisionAction, RelationState]] = {
     RelationKind.CANONICAL: _ONE_OR_TWO,
     RelationKind.SHARED_TEMPLATE: _ONE_OR_TWO,
     RelationKind.EVENT: _ONE_OR_TWO,
+    RelationKind.NEAR: _ONE_OR_TWO,
     RelationKind.URL_MERGED: _ONE_OR_TWO,
     RelationKind.RESIDUAL_DIFFERS: _TWO_OR_ONE,
     RelationKind.REVISION: _TWO_OR_ONE,

@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from scrapy_dedup.errors import ConfigError, LedgerUnavailable, RecordError
-from scrapy_dedup.ledger import audit, canonicals, codec, derived, engine, relations, rows, schema, standing
+from scrapy_dedup.ledger import (
+    audit,
+    canonicals,
+    codec,
+    derived,
+    engine,
+    relations,
+    rows,
+    schema,
+    standing,
+    texts,
+)
 from scrapy_dedup.ledger.decisions import Overrides, ruled_relation
 from scrapy_dedup.ledger.engine import Target
 from scrapy_dedup.ledger.history import History, Scope
@@ -33,6 +44,7 @@ from scrapy_dedup.records import (
     ObservationRecord,
     RelationKind,
     RelationRecord,
+    RelationState,
 )
 
 if TYPE_CHECKING:
@@ -223,6 +235,22 @@ class Ledger:
         stated = (one for kind in derived.KINDS for one in self._stated_relations(kind, None))
         taken = self._records(_OBSERVATIONS.where(_t.observation.c.validity == "valid"), _content)
         return next((one for one in chain(stated, taken) if one.relation_id == relation_id), None)
+
+    def spaces(self, corpus: str) -> list[texts.Space]:
+        """Return the spaces of a corpus that hold texts, the one with the newest text first."""
+        with self._reading():
+            return texts.spaces(self._connection, corpus)
+
+    def texts(self, space: texts.Space) -> Iterator[texts.BodyText]:
+        """Iterate over the texts of a space in the order of commits, each with its rank among others."""
+        confirmed = {
+            relation.b
+            for relation in self.relations(kind=RelationKind.CANONICAL)
+            if (relation.corpus, relation.state) == (space.corpus, RelationState.CONFIRMED)
+        }
+        with self._reading():
+            ranks = texts.ranks(self._stream(texts.places_of(space)), confirmed)
+        return self._records(texts.bodies_of(space), lambda row: texts.of_row(row, ranks))
 
     def decisions(self) -> Iterator[DecisionRecord]:
         """Iterate over the decisions in the order in which they were made."""
@@ -459,10 +487,12 @@ class Ledger:
     ) -> tuple[RelationRecord, ...]:
         """Return what relates these observations, aliases and keys to others, the stored relations first."""
         records = [stored_observation(row) for row in found]
+        bodies = {record.body_id for record in records if record.body_id}
         sides = {
+            RelationKind.NEAR: bodies,
             RelationKind.EVENT: [record.observation_id for record in records],
             RelationKind.EVENT_CONFLICT: [record.observation_id for record in records],
-            RelationKind.SHARED_TEMPLATE: {record.body_id for record in records if record.body_id},
+            RelationKind.SHARED_TEMPLATE: bodies,
         }
         hosts = {host_of(record.url_key) for record in records}
         aliases = list(aliases)
@@ -475,6 +505,7 @@ class Ledger:
                 if kind is not RelationKind.SHARED_TEMPLATE or relation.b in hosts
             ),
             *canonicals.latest(relations.with_side(self._connection, RelationKind.CANONICAL, a=keys, b=keys)),
+            *relations.with_side(self._connection, RelationKind.NEAR, b=bodies),
             *(relation for relation in self._overlay.decisions.relations() if _concerns(relation, urls)),
             *filter(None, map(_stated_by_observation, found)),
             *filter(None, (derived.of_alias(alias, self._jobs_by_id[alias.job_id]) for alias in aliases)),

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scrapy_dedup.near.alignment import Place, differences
-from scrapy_dedup.near.shingles import UNSPACED, shingle_hashes
+from scrapy_dedup.near.shingles import UNSPACED, Hashes, distinct, shingle_hashes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -106,6 +106,23 @@ class Comparison:
     spans: tuple[ChangedSpan, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A text as it is compared: its tokens, their words, and the set of its shingles, ascending."""
+
+    text: str
+    tokens: list[Token]
+    words: list[str]
+    shingles: Hashes
+
+    @classmethod
+    def of(cls, text: str) -> Reading:
+        """Read a text."""
+        plain = _plain(text)
+        tokens = list(_tokens(plain))
+        return cls(text, tokens, [token.text for token in tokens], distinct(shingle_hashes([plain])[0]))
+
+
 def compare(
     a: str, b: str, *, min_jaccard: float = MIN_JACCARD, min_containment: float = MIN_CONTAINMENT
 ) -> Comparison:
@@ -120,12 +137,21 @@ def compare(
     >>> compare("The bridge is open.", "The bridge is not open.", min_jaccard=0.2).verdict.value
     'claim_changed'
     """
-    tokens_a, tokens_b = claim_tokens(a), claim_tokens(b)
-    words_a, words_b = [token.text for token in tokens_a], [token.text for token in tokens_b]
-    measures = _measures(a, b)
+    return compare_read(
+        Reading.of(a), Reading.of(b), min_jaccard=min_jaccard, min_containment=min_containment
+    )
+
+
+def compare_read(
+    a: Reading, b: Reading, *, min_jaccard: float = MIN_JACCARD, min_containment: float = MIN_CONTAINMENT
+) -> Comparison:
+    """Compare two texts that were read, as `compare` does; for texts that stand in several pairs."""
+    tokens_a, tokens_b = a.tokens, b.tokens
+    words_a, words_b = a.words, b.words
+    measures = _measures(a.shingles, b.shingles)
     if words_a == words_b:
         # Texts of nothing but signs have no words to say the same with.
-        same = bool(words_a) or a.strip() == b.strip() != ""
+        same = bool(words_a) or a.text.strip() == b.text.strip() != ""
         return Comparison(Verdict.REFORMATTED if same else Verdict.DIFFERENT, *measures)
     jaccard, containment_a, containment_b = measures
     if jaccard < min_jaccard and max(containment_a, containment_b) < min_containment:
@@ -199,9 +225,7 @@ def _names(found: Sequence[re.Match[str]]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _measures(a: str, b: str) -> tuple[float, float, float]:
-    hashes, offsets = shingle_hashes([_plain(a), _plain(b)])
-    set_a, set_b = np.unique(hashes[: offsets[1]]), np.unique(hashes[offsets[1] :])
+def _measures(set_a: Hashes, set_b: Hashes) -> tuple[float, float, float]:
     if not len(set_a) or not len(set_b):
         return (0.0, 0.0, 0.0)
     shared = len(np.intersect1d(set_a, set_b, assume_unique=True))

@@ -12,7 +12,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 Text = TypeVar("Text", bound=Hashable)
+Places = npt.NDArray[np.int64]
 
 
 def leaders(by_priority: Sequence[Text], pairs: Iterable[tuple[Text, Text, float]]) -> Mapping[Text, Text]:
@@ -26,13 +30,29 @@ def leaders(by_priority: Sequence[Text], pairs: Iterable[tuple[Text, Text, float
         KeyError: a pair names a text that is not among them.
     """
     place = {text: number for number, text in enumerate(by_priority)}
-    earlier: dict[Text, list[tuple[float, int]]] = {}
-    for a, b, similarity in pairs:
-        first, second = sorted((place[a], place[b]))
-        earlier.setdefault(by_priority[second], []).append((-similarity, first))
-    leader_of: dict[Text, Text] = {}
-    for text in by_priority:
-        near = sorted(earlier.get(text, ()))
-        to_join = (by_priority[first] for _, first in near)
-        leader_of[text] = next((other for other in to_join if leader_of[other] == other), text)
+    measured = [(*sorted((place[a], place[b])), similarity) for a, b, similarity in pairs]
+    first, second, similarity = zip(*measured, strict=True) if measured else ((), (), ())
+    found = leader_places(
+        len(by_priority), np.array(first, np.int64), np.array(second, np.int64), np.array(similarity, float)
+    )
+    return {text: by_priority[leader] for text, leader in zip(by_priority, found.tolist(), strict=True)}
+
+
+def leader_places(count: int, first: Places, second: Places, similarity: npt.NDArray[np.float64]) -> Places:
+    """Return the leader of each text where texts are places in the order of priority.
+
+    Args:
+        count: the number of texts.
+        first: the earlier place of each verified pair.
+        second: the later one.
+        similarity: of the pairs.
+    """
+    leader_of = np.arange(count, dtype=np.int64)
+    order = np.lexsort((first, -similarity, second))
+    is_leader = np.ones(count, np.bool_)
+    for leader, text in zip(first[order].tolist(), second[order].tolist(), strict=True):
+        # All pairs of a text with earlier ones stand together, and nothing changes about those any more.
+        if is_leader[leader] and is_leader[text]:
+            is_leader[text] = False
+            leader_of[text] = leader
     return leader_of

@@ -6,10 +6,10 @@ CVPR 2012). So four copies of the fingerprints are kept, each ordered by another
 the fingerprints of 4 blocks, or of 4 * 17, and counts differing bits.
 
 New fingerprints go to a short tail that is scanned, then to a segment in memory, then to segments on disk:
-files that never change, are mapped into memory, and are merged with others of their size. ``MANIFEST`` names
-the segments that count; it is replaced in one step once they are on the disk, so a crash at any moment leaves
-the index as it was before or after. The index is derived: whoever owns the truth adds again what comes after
-`HammingIndex.last_id`, and makes the index anew when it is damaged.
+files that never change, are mapped into memory, and are merged with others of about their size. ``MANIFEST``
+names the segments that count; it is replaced in one step once they are on the disk, so a crash at any moment
+leaves the index as it was before or after. The index is derived: whoever owns the truth adds again what comes
+after `HammingIndex.last_id`, and makes the index anew when it is damaged.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ MAX_ID = 2**32 - 1
 TAIL_COUNT = 4_096
 FLUSH_COUNT = 65_536
 """Fingerprints held in memory before they become a segment on disk."""
+
+MERGED_UP_TO = 3
+"""A segment is merged with the last one unless that is larger by more; searches pay for each segment."""
 
 _BLOCKS = 4
 _BUCKETS = 1 << 16
@@ -282,7 +285,7 @@ class HammingIndex:
             return
         parts = [self._recent]
         replaced = []
-        while self._segments and self._segments[-1].count <= sum(part.count for part in parts):
+        while self._segments and self._segments[-1].count <= MERGED_UP_TO * sum(p.count for p in parts):
             parts.append(self._segments.pop())
             replaced.append(self._names.pop())
         merged = _merged(parts[::-1])

@@ -15,8 +15,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +51,12 @@ _MIX_1 = np.uint64(0xFF51AFD7ED558CCD)
 _MIX_2 = np.uint64(0xC4CEB9FE1A85EC53)
 _33 = np.uint64(33)
 
+_BLOCK_CHARS = 32_768
+
+# Capital sigma becomes one of two letters, by its place in a word; dotted capital I becomes two characters.
+_LOWERED_IN_CONTEXT = "\u03a3\u0130"
+_END_OF_CASED = 0x20000
+
 
 def tokens(text: str) -> list[str]:
     """Return the tokens of a text as strings, by the same rule as the hashes."""
@@ -75,12 +80,12 @@ def word_hashes(texts: Sequence[str]) -> tuple[Hashes, Offsets]:
     Returns:
         The hashes of all tokens in order, and offsets: text ``i`` owns ``hashes[offsets[i]:offsets[i + 1]]``.
     """
-    prepared = [prepare(text) for text in texts]
-    codes = np.frombuffer("\0".join([*prepared, ""]).encode("utf-32-le", "surrogatepass"), np.uint32)
-    starts, ends = _token_spans(_classes()[codes])
-    text_ends = np.cumsum([len(text) + 1 for text in prepared], dtype=np.int64)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.searchsorted(starts, text_ends)])
-    return _hash_spans(codes, starts, ends), offsets
+    hashes, counts = [np.zeros(0, np.uint64)], [np.zeros(1, np.int64)]
+    for block in _blocks(texts):
+        in_block, of_each = _hash_words(block)
+        hashes.append(in_block)
+        counts.append(of_each)
+    return np.concatenate(hashes), np.cumsum(np.concatenate(counts))
 
 
 def shingle_hashes(texts: Sequence[str]) -> tuple[Hashes, Offsets]:
@@ -91,11 +96,33 @@ def shingle_hashes(texts: Sequence[str]) -> tuple[Hashes, Offsets]:
     Returns:
         Hashes and offsets as `word_hashes` returns them.
     """
-    words, bounds = word_hashes(texts)
-    parts = [_shingles(words[start:end]) for start, end in pairwise(bounds)]
-    offsets = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(part) for part in parts], out=offsets[1:])
-    return np.concatenate([np.zeros(0, np.uint64), *parts]), offsets
+    return shingles_of_words(*word_hashes(texts))
+
+
+def shingles_of_words(words: Hashes, offsets: Offsets) -> tuple[Hashes, Offsets]:
+    """Hash every shingle, given the hashes of the tokens as `word_hashes` returns them."""
+    counts = np.diff(offsets)
+    # What comes after the end of a text is no part of its last shingles: two of them begin there in vain.
+    left_out = np.clip(counts - 1, 0, SHINGLE_TOKENS - 1)
+    begins = np.ones(len(words), np.bool_)
+    total = words * _POSITION_KEYS[0]
+    ends = offsets[1:]
+    for position in range(1, SHINGLE_TOKENS):
+        begins[ends[left_out >= position] - position] = False
+        following = words[position:] * _POSITION_KEYS[position]
+        for before_end in range(1, position + 1):
+            within = ends[counts >= before_end] - before_end
+            following[within[within < len(following)]] = 0
+        total[: len(following)] += following
+    return mix(total[begins]), np.concatenate([np.zeros(1, np.int64), np.cumsum(counts - left_out)])
+
+
+def distinct(values: Hashes) -> Hashes:
+    """Return the distinct values in ascending order; `numpy.unique` takes several times as long."""
+    ordered = np.sort(values)
+    is_first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
 
 
 def mix(values: Hashes) -> Hashes:
@@ -108,46 +135,94 @@ def mix(values: Hashes) -> Hashes:
     return values
 
 
-def _shingles(words: Hashes) -> Hashes:
-    size = min(SHINGLE_TOKENS, len(words))
-    if size == 0:
-        return words
-    count = len(words) - size + 1
-    total = words[:count] * _POSITION_KEYS[0]
-    for position in range(1, size):
-        total += words[position : position + count] * _POSITION_KEYS[position]
-    return mix(total)
+def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Cut a batch into runs of texts that fit the processor's cache together."""
+    start, chars = 0, 0
+    for place, text in enumerate(texts):
+        if chars and chars + len(text) > _BLOCK_CHARS:
+            yield texts[start:place]
+            start, chars = place, 0
+        chars += len(text) + 1
+    if start < len(texts):
+        yield texts[start:]
 
 
-def _token_spans(classes: npt.NDArray[np.uint8]) -> tuple[Offsets, Offsets]:
-    """Return where tokens start and end: at changes of class, and around characters that stand alone."""
-    previous = np.concatenate([np.zeros(1, np.uint8), classes[:-1]])
-    changed = classes != previous
-    alone = classes == _ALONE
-    starts = np.flatnonzero((changed & (classes == _WORD)) | alone)
-    # The last code is always a separator, so every token has an end.
-    ends = np.flatnonzero((changed & (previous == _WORD)) | (previous == _ALONE))
-    return starts.astype(np.int64), ends.astype(np.int64)
-
-
-def _hash_spans(codes: npt.NDArray[np.uint32], starts: Offsets, ends: Offsets) -> Hashes:
+def _hash_words(texts: Sequence[str]) -> tuple[Hashes, Offsets]:
+    """Return the hashes of all tokens of some texts, and how many tokens each text has."""
+    prepared = texts if all(map(str.isascii, texts)) else [_composed(text) for text in texts]
+    joined = "\0".join([*prepared, ""])
+    codes = _codes(joined)
+    values = _values().take(codes)
+    starts = _token_starts(values != 0, codes)
     if len(starts) == 0:
-        return np.zeros(0, np.uint64)
-    lengths = ends - starts
-    firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)[:-1]])
-    positions = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(firsts, lengths)
-    letters = codes[positions + np.repeat(starts, lengths)].astype(np.uint64)
-    letters *= _VALUE_STEP
-    letters += _VALUE_START
-    values = mix(letters)
-    values *= _powers(int(lengths.max()))[positions]
-    return mix(np.add.reduceat(values, firsts))
+        return np.zeros(0, np.uint64), np.zeros(len(texts), np.int64)
+    # Every character stands for its value times BASE to the power of its place in the whole block. Separators
+    # are worth nothing, so a token's sum ends where the next token starts; divided by the power of its start
+    # it is the same wherever the token stands.
+    powers, inverses = _powers(len(codes))
+    values *= powers[: len(codes)]
+    before = np.cumsum(values)[np.append(starts[1:], len(codes)) - 1]
+    sums = np.diff(before, prepend=np.uint64(0))
+    sums *= inverses.take(starts)
+    text_ends = np.cumsum(np.fromiter(map(len, prepared), np.int64, len(prepared)) + 1)
+    counts = np.diff(np.searchsorted(starts, text_ends), prepend=0)
+    return mix(sums), counts.astype(np.int64)
 
 
-def _powers(count: int) -> Hashes:
-    powers = np.full(count, _BASE, np.uint64)
-    powers[0] = 1
-    return np.multiply.accumulate(powers)
+def _composed(text: str) -> str:
+    """Return a text in NFC, and in lower case where that does not go character by character."""
+    composed = unicodedata.normalize("NFC", text)
+    return composed.lower() if any(letter in composed for letter in _LOWERED_IN_CONTEXT) else composed
+
+
+def _codes(text: str) -> npt.NDArray[np.uint8] | npt.NDArray[np.uint32]:
+    if text.isascii():
+        return np.frombuffer(text.encode("ascii"), np.uint8)
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _token_starts(
+    in_token: npt.NDArray[np.bool_], codes: npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
+) -> Offsets:
+    """Return where tokens start: at the first character of a word, and at each that stands alone."""
+    starts = in_token.copy()
+    starts[1:] &= ~in_token[:-1]
+    if codes.itemsize > 1 and codes.max() >= UNSPACED[0][0]:
+        alone = _classes().take(codes) == _ALONE
+        starts |= alone
+        starts[1:] |= in_token[1:] & alone[:-1]
+    return np.flatnonzero(starts)
+
+
+def _powers(count: int) -> tuple[Hashes, Hashes]:
+    """Return the first powers of BASE and of its inverse, at least ``count`` of each."""
+    return _first_powers(_BLOCK_CHARS) if count <= _BLOCK_CHARS else _first_powers.__wrapped__(count)
+
+
+@functools.lru_cache(maxsize=1)
+def _first_powers(count: int) -> tuple[Hashes, Hashes]:
+    both = []
+    for factor in (_BASE, np.uint64(pow(int(_BASE), -1, 1 << 64))):
+        powers = np.full(count, factor, np.uint64)
+        powers[0] = 1
+        both.append(np.multiply.accumulate(powers))
+    return both[0], both[1]
+
+
+@functools.lru_cache(maxsize=1)
+def _values() -> Hashes:
+    """Return what the lower case of every code point is worth in the hash of a token; separators nothing."""
+    points = np.arange(0x110000, dtype=np.uint32)
+    for point in range(_END_OF_CASED):
+        lower = chr(point).lower()
+        if len(lower) == 1:
+            points[point] = ord(lower)
+    values = points.astype(np.uint64)
+    values *= _VALUE_STEP
+    values += _VALUE_START
+    values = mix(values)
+    values[_classes()[points] == _SEPARATOR] = 0
+    return values
 
 
 @functools.lru_cache(maxsize=1)

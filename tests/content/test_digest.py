@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,9 @@ def test_a_lone_surrogate_is_not_well_formed(text, surrogate):
     assert not is_well_formed(text + surrogate)
     with pytest.raises(UnicodeEncodeError):
         text_digest(text + surrogate)
+
+
+def test_every_white_space_character_is_one_space():
+    united = {chr(point) for point in range(0x3100) if normalized(f"a{chr(point) * 2}b") == "a b"}
+
+    assert united == {chr(point) for point in range(0x110000) if re.fullmatch(r"\s", chr(point))}

@@ -14,6 +14,7 @@ import pytest
 from scrapy_dedup.errors import LedgerError, LedgerTooNew, LedgerUnavailable
 from scrapy_dedup.ledger import Ledger, LedgerWriter, engine
 from scrapy_dedup.ledger.engine import Target
+from scrapy_dedup.ledger.texts import Space
 
 
 def snapshot(folder: Path) -> dict[str, str]:
@@ -287,6 +288,7 @@ def test_rows_that_miss_each_other_are_found(made):
     assert any("but no body" in problem for problem in problems)
 
 
+ANY_SPACE = Space(1, "default", "markdown", "x-1", 1)
 READS = {
     "jobs": lambda ledger: list(ledger.jobs()),
     "observations": lambda ledger: list(ledger.observations()),
@@ -299,6 +301,8 @@ READS = {
     "places": lambda ledger: list(ledger.places()),
     "relations": lambda ledger: list(ledger.relations()),
     "relation": lambda ledger: ledger.relation("rel1-" + "0" * 32),
+    "spaces": lambda ledger: ledger.spaces("default"),
+    "texts": lambda ledger: list(ledger.texts(ANY_SPACE)),
     "decisions": lambda ledger: list(ledger.decisions()),
     "history": lambda ledger: ledger.history("rel1-" + "0" * 32),
     "overrides": lambda ledger: ledger.overrides("default"),

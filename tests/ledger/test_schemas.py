@@ -18,9 +18,11 @@ from scrapy_dedup.records import (
     ChangeRecord,
     DecisionAction,
     DecisionRecord,
+    GroupRecord,
     JobRecord,
     ObservationRecord,
     Outcome,
+    PairRecord,
     RelationKind,
     RelationRecord,
     RelationState,
@@ -37,6 +39,8 @@ KINDS = {
     "change": ChangeRecord,
     "relation": RelationRecord,
     "decision": DecisionRecord,
+    "pair": PairRecord,
+    "group": GroupRecord,
 }
 CLOSED = [
     ("observation", "outcome", Outcome),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_dedup.near import SCHEME, simhash, simhash_batch
@@ -132,6 +132,28 @@ def test_a_token_is_what_the_regular_expression_module_calls_a_word():
     expected = [word for word in re.findall(r"\w+", prepared) if not unspaced & set(map(ord, word))]
     found = [word for word in tokens(text) if not unspaced & set(map(ord, word))]
     assert found == expected
+
+
+def test_only_listed_characters_need_their_text_for_their_lower_case():
+    """All others are looked up in a table, one by one, up to a bound that keeps it cheap."""
+    lower = {point: chr(point).lower() for point in range(sys.maxunicode + 1)}
+
+    assert [point for point, low in lower.items() if len(low) > 1] == [0x130]
+    assert max(point for point, low in lower.items() if low != chr(point)) < 0x20000
+    in_words = {point for point, low in lower.items() if ("a" + chr(point)).lower() != "a" + low}
+    assert in_words - {0x130} <= {0x3A3}
+
+
+@given(st.lists(st.text("abc ", min_size=1, max_size=30_000).filter(str.strip), min_size=1, max_size=4))
+@settings(max_examples=5)
+def test_texts_of_more_than_one_block_are_hashed_as_alone(texts):
+    long = [text * (40_000 // len(text)) for text in texts]
+
+    hashes, offsets = word_hashes(["x", *long, "y"])
+
+    alone = [word_hashes([text])[0] for text in ["x", *long, "y"]]
+    assert (hashes == np.concatenate(alone)).all()
+    assert np.diff(offsets).tolist() == list(map(len, alone))
 
 
 @given(MIXED)

@@ -27,6 +27,7 @@ STATEMENTS = {
     RelationKind.SHARED_TEMPLATE: "{a} is shown by {b} under unrelated URLs",
     RelationKind.EVENT: "{a} reports the event {b}",
     RelationKind.EVENT_CONFLICT: "{a} is claimed for two events, {b}",
+    RelationKind.NEAR: "{a} is nearly the text of {b}",
     RelationKind.SAME_TEXT: "{a} has the text of {b}",
     RelationKind.SAME_NORMALIZED: "{a} has, but for case and white space, the text of {b}",
     RelationKind.RESIDUAL_DIFFERS: "{a} has the main text of {b}, but other prose beside it",
@@ -57,6 +58,10 @@ EFFECTS: Mapping[RelationKind, Mapping[DecisionAction, str]] = {
     RelationKind.EVENT: {
         DecisionAction.SAME: "the observation reports this event",
         DecisionAction.DIFFERENT: "the observation does not report this event",
+    },
+    RelationKind.NEAR: {
+        DecisionAction.SAME: "the next batch takes the one for the other in its groups",
+        DecisionAction.DIFFERENT: "the two stay apart in the groups of the next batch",
     },
     RelationKind.SAME_TEXT: _SAME_TEXT_EFFECTS,
     RelationKind.SAME_NORMALIZED: _SAME_TEXT_EFFECTS,

@@ -1,0 +1,193 @@
+"""The similar pairs of a ledger's texts as its relations, and what was decided about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from itertools import islice
+
+import sqlalchemy as sa
+
+from scrapy_dedup.batch.places import Identities
+from scrapy_dedup.batch.plan import Plan
+from scrapy_dedup.batch.reading import ROW, ROWS
+from scrapy_dedup.batch.results import EQUAL, Decided, Results
+from scrapy_dedup.batch.sources import JsonLines
+from scrapy_dedup.batch.verification import objects
+from scrapy_dedup.batch.work import WorkFolder
+from scrapy_dedup.ledger import Ledger, codec, relations
+from scrapy_dedup.ledger.derived import DECIDED
+from scrapy_dedup.near.claims import POLICY, Verdict, compare
+from scrapy_dedup.records import PairRecord, Reason, RelationKind, RelationRecord, RelationState
+
+STATES: Mapping[str | None, RelationState] = {
+    EQUAL: RelationState.CONFIRMED,
+    Verdict.REFORMATTED.value: RelationState.CONFIRMED,
+    Verdict.EDITED.value: RelationState.CONFIRMED,
+    Verdict.CONTAINS.value: RelationState.UNRESOLVED,  # the longer one says more
+    Verdict.CLAIM_CHANGED.value: RelationState.REFUTED,
+    Verdict.DIFFERENT.value: RelationState.REFUTED,
+    None: RelationState.UNRESOLVED,  # nobody has read the two
+}
+"""What a verdict makes of the relation that one text can stand for the other."""
+
+_PART = 500
+
+
+def decided_pairs(ledger: Ledger, corpus: str) -> Decided:
+    """Return the pairs of texts that somebody decided about, and whether they are one."""
+    return {
+        (relation.a, relation.b): relation.state is RelationState.CONFIRMED
+        for relation in ledger.relations(kind=RelationKind.NEAR)
+        if relation.corpus == corpus and any(reason.code == DECIDED for reason in relation.reasons)
+    }
+
+
+def relate(
+    url: str, corpus: str, plan: Plan, *, results: Results, work: WorkFolder, sources: Sequence[JsonLines]
+) -> int:
+    """Append the relations of all pairs to the ledger; what it holds already is not written again.
+
+    Relations that an earlier policy found, and this run did not, are read again; those whose texts turn out
+    to differ are refuted.
+
+    Returns:
+        How many relations are new or have changed.
+
+    Raises:
+        LedgerUnavailable: the ledger cannot be written.
+    """
+    now = datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
+    rows, identities = work.column(ROWS, ROW), Identities(work)
+    session = relations.open_to_write(url)
+    written = 0
+    pairs = zip(results.pairs(), results.pair_rows(), strict=True)
+    try:
+        while part := list(islice(pairs, _PART)):
+            numbers = [number for _, sides in part for number in sides]
+            read = objects(sources, rows[numbers])
+            digests = {
+                identities.of(row): str(entry["digest"]) for row, entry in zip(numbers, read, strict=True)
+            }
+            found = [_relation(pair, digests, corpus, plan, now) for pair, _ in part]
+            with session.transaction() as connection:
+                written += _insert_news(connection, found)
+        if plan.with_claims:
+            refuted = list(_refuted(url, corpus, plan, now))
+            with session.transaction() as connection:
+                written += _insert_news(connection, refuted)
+    finally:
+        session.close()
+    return written
+
+
+def _relation(
+    pair: PairRecord, digests: Mapping[str, str], corpus: str, plan: Plan, now: str
+) -> RelationRecord:
+    """Return the relation of a pair; its first side is the smaller identity, whichever text would lead."""
+    flipped = pair.b < pair.a
+    a, b = (pair.b, pair.a) if flipped else (pair.a, pair.b)
+    containments = (
+        (pair.containment_b, pair.containment_a) if flipped else (pair.containment_a, pair.containment_b)
+    )
+    return _record(
+        corpus,
+        (a, b),
+        (digests[a], digests[b]),
+        state=STATES[pair.verdict],
+        measures={
+            "jaccard": pair.jaccard,
+            "containment_a": containments[0],
+            "containment_b": containments[1],
+            "verdict": pair.verdict,
+            "spans": pair.spans,
+            "claim_spans": pair.claim_spans,
+        },
+        reasons=(
+            Reason("jaccard", pair.jaccard, plan.jaccard),
+            *((Reason("verdict", pair.verdict),) if pair.verdict else ()),
+        ),
+        policy=plan.policy,
+        now=now,
+    )
+
+
+def _refuted(url: str, corpus: str, plan: Plan, now: str) -> Iterator[RelationRecord]:
+    """Yield relations of an earlier policy that do not hold under this one."""
+    with Ledger.open(url) as ledger:
+        doubtful = [
+            relation
+            for relation in ledger.relations(kind=RelationKind.NEAR)
+            if (relation.corpus, relation.state) != (corpus, RelationState.REFUTED)
+            and relation.corpus == corpus
+            and relation.policy != plan.policy
+        ]
+        wanted = {side for relation in doubtful for side in (relation.a, relation.b)}
+        texts = (
+            {body.body_id: body.text for body in ledger.bodies() if body.body_id in wanted} if wanted else {}
+        )
+    for relation in doubtful:
+        if relation.a not in texts or relation.b not in texts:
+            continue
+        read = compare(texts[relation.a], texts[relation.b])
+        if STATES[read.verdict.value] is not RelationState.REFUTED:
+            continue
+        yield _record(
+            corpus,
+            (relation.a, relation.b),
+            (relation.a_digest, relation.b_digest),
+            state=RelationState.REFUTED,
+            measures={
+                "jaccard": round(read.jaccard, 6),
+                "containment_a": round(read.containment_a, 6),
+                "containment_b": round(read.containment_b, 6),
+                "verdict": read.verdict.value,
+                "spans": len(read.spans),
+                "claim_spans": sum(span.changes_claim for span in read.spans),
+            },
+            reasons=(Reason("verdict", read.verdict.value), Reason("rules", POLICY, relation.policy)),
+            policy=plan.policy,
+            now=now,
+        )
+
+
+def _record(
+    corpus: str,
+    sides: tuple[str, str],
+    digests: tuple[str | None, str | None],
+    *,
+    state: RelationState,
+    measures: Mapping[str, object],
+    reasons: tuple[Reason, ...],
+    policy: str,
+    now: str,
+) -> RelationRecord:
+    kind = RelationKind.NEAR
+    return RelationRecord(
+        relation_id=codec.relation_id(kind.value, corpus, *sides, a_digest=digests[0], b_digest=digests[1]),
+        kind=kind,
+        corpus=corpus,
+        a=sides[0],
+        b=sides[1],
+        a_digest=digests[0],
+        b_digest=digests[1],
+        state=state,
+        measures=measures,
+        reasons=reasons,
+        policy=policy,
+        job_id=None,
+        created_at=now,
+    )
+
+
+def _insert_news(connection: sa.Connection, found: Sequence[RelationRecord]) -> int:
+    """Insert what the ledger does not hold in this state, with these measures, from these rules."""
+    held = relations.with_identity(connection, [codec.pack_id(one.relation_id) for one in found])
+    news = [
+        one
+        for one in found
+        if (known := held.get(one.relation_id)) is None
+        or (known.state, dict(known.measures), known.policy) != (one.state, dict(one.measures), one.policy)
+    ]
+    relations.insert(connection, news, job=None)
+    return len(news)
