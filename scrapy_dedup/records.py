@@ -436,6 +436,109 @@ class GroupRecord:
     members: tuple[GroupMember, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkSource:
+    """A page that shows a chunk now.
+
+    ``url`` is the one to cite, that of the document where a canonical was confirmed; ``observation_id`` the
+    latest valid observation of ``url_key``; ``start_char`` and ``end_char`` the place in the text of
+    ``body_id``; ``title`` that of the page.
+    """
+
+    url: str
+    url_key: str
+    observation_id: str
+    body_id: str
+    chunk_id: str
+    start_char: int
+    end_char: int
+    title: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkNear:
+    """Another chunk whose text is similar: its ``id``, and what reading the two side by side has shown.
+
+    ``containment`` is the share of this chunk's shingles that the other one has.
+    """
+
+    id: str
+    verdict: str
+    jaccard: float
+    containment: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """A piece of text as it is embedded, once however many pages show it.
+
+    ``id`` and ``uuid`` identify it in an index: they follow from ``embed_text`` alone, so they stay when the
+    page that it was first cut from goes. ``embed_key`` follows from ``embed_text`` and the model: equal keys,
+    equal vectors. ``chunk_id``, ``body_id``, ``ordinal``, ``start_char`` and ``end_char`` (code points,
+    end-exclusive) say where the first of ``sources`` has it; ``body.text[start_char:end_char] == text``.
+    ``shared`` is true for text that the host repeats across its pages. ``group`` is the ``id`` of the chunk
+    that it can stand behind, its own where others stand behind it, None where it is like no other.
+    """
+
+    schema: ClassVar[str] = "scrapy-dedup/chunk/1"
+
+    id: str
+    uuid: str
+    chunk_id: str
+    corpus: str
+    body_id: str
+    ordinal: int
+    start_char: int
+    end_char: int
+    headings: tuple[str, ...]
+    text: str
+    embed_text: str
+    text_digest: str
+    normalized_digest: str
+    simhash: str
+    simhash_scheme: str
+    language: str | None
+    chunk_policy: str
+    embed_key: str
+    shared: bool
+    group: str | None
+    near: tuple[ChunkNear, ...]
+    sources: tuple[ChunkSource, ...]
+
+
+class PlanOp(str, enum.Enum):
+    """What is to be done in an index."""
+
+    UPSERT = "upsert"
+    KEEP = "keep"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """What is to be done with one entry of an index, so that it holds what the pages hold now.
+
+    ``text``, ``embed_text`` and ``metadata`` (str, int, float and bool values only) are those of an upsert
+    and None for keep and delete. ``reuse_embedding`` is true where a vector of this ``embed_key`` was made
+    before. ``because`` tells why: of an upsert ``new``, ``returned``, ``model_changed`` or
+    ``sources_changed``; of a delete what became of the pages that showed it.
+    """
+
+    schema: ClassVar[str] = "scrapy-dedup/plan/1"
+
+    plan_id: str
+    op: PlanOp
+    id: str
+    uuid: str
+    embed_key: str
+    reuse_embedding: bool
+    text: str | None
+    embed_text: str | None
+    metadata: Mapping[str, str | int | float | bool] | None
+    sources: tuple[ChunkSource, ...]
+    because: tuple[Reason, ...]
+
+
 def to_dict(record: Any) -> dict[str, Any]:
     """Return the JSON-ready form of a record: ``schema`` first, then its fields in declared order.
 

@@ -16,6 +16,7 @@ from scrapy_dedup.records import (
     AliasRecord,
     BodyRecord,
     ChangeRecord,
+    ChunkRecord,
     DecisionAction,
     DecisionRecord,
     GroupRecord,
@@ -23,6 +24,8 @@ from scrapy_dedup.records import (
     ObservationRecord,
     Outcome,
     PairRecord,
+    PlanOp,
+    PlanRecord,
     RelationKind,
     RelationRecord,
     RelationState,
@@ -41,6 +44,8 @@ KINDS = {
     "decision": DecisionRecord,
     "pair": PairRecord,
     "group": GroupRecord,
+    "chunk": ChunkRecord,
+    "plan": PlanRecord,
 }
 CLOSED = [
     ("observation", "outcome", Outcome),
@@ -48,6 +53,7 @@ CLOSED = [
     ("relation", "kind", RelationKind),
     ("relation", "state", RelationState),
     ("decision", "action", DecisionAction),
+    ("plan", "op", PlanOp),
 ]
 
 
