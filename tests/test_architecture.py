@@ -15,7 +15,20 @@ PACKAGE = Path(importlib.util.find_spec("scrapy_dedup").origin).parent
 
 # A layer may import itself and the layers before it. The process that extracts a text also signs it, so the
 # signatures of near/ come before content/.
-LAYERS = ["records", "errors", "urls", "near", "content", "config", "ledger", "batch", "crawl"]
+LAYERS = [
+    "records",
+    "errors",
+    "urls",
+    "near",
+    "content",
+    "chunks",
+    "retrieval",
+    "config",
+    "ledger",
+    "batch",
+    "jobs",
+    "crawl",
+]
 SHELL = "crawl"
 FRAMEWORK = {"scrapy", "twisted", "itemadapter"}
 DATABASES = {"sqlite3", "psycopg", "sqlalchemy", "alembic"}
@@ -63,7 +76,7 @@ def test_only_the_shell_knows_scrapy(layer):
     assert wrong == []
 
 
-@pytest.mark.parametrize("layer", ["records", "errors", "urls", "content", "near", "config"])
+@pytest.mark.parametrize("layer", ["records", "errors", "urls", "content", "near", "chunks", "config"])
 def test_layers_before_the_ledger_touch_no_database_socket_or_process(layer):
     wrong = [
         f"{path.relative_to(PACKAGE)} imports {name}"
