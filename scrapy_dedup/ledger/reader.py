@@ -22,6 +22,7 @@ from scrapy_dedup.ledger import (
     codec,
     derived,
     engine,
+    owners,
     relations,
     rows,
     schema,
@@ -251,6 +252,50 @@ class Ledger:
         with self._reading():
             ranks = texts.ranks(self._stream(texts.places_of(space)), confirmed)
         return self._records(texts.bodies_of(space), lambda row: texts.of_row(row, ranks))
+
+    def owners(self, corpus: str, *, until: str | None = None) -> Iterator[owners.Owner]:
+        """Iterate over the URL keys of a corpus that were ever valid, and what each of them shows.
+
+        Args:
+            corpus: its name.
+            until: the last job that counts; by default all do.
+
+        Raises:
+            LedgerUnavailable: the ledger holds no such job of the corpus.
+        """
+        last = None if until is None else self._job_ordinal(until, corpus)
+        live = owners.LivePages(self._connection, self._stream, self._read_with_rows, corpus, last)
+        with self._reading():
+            yield from live.owners()
+
+    def bodies_first_seen(self, wanted: Collection[bytes]) -> dict[bytes, int]:
+        """Return the ordinals of the bodies that were first seen in some observations; see `Owner.reuses`."""
+        with self._reading():
+            return owners.first_seen(self._stream, wanted)
+
+    def bodies_at(self, ordinals: Sequence[int]) -> dict[int, BodyRecord]:
+        """Return bodies by their ordinals, which `owners` gives."""
+        statement = sa.select(*BODY_COLUMNS).select_from(BODY_JOIN)
+        found: dict[int, BodyRecord] = {}
+        with self._reading():
+            for part in _parts(ordinals):
+                for row in self._stream(statement.where(_t.body.c.ordinal.in_(part))):
+                    found[row["ordinal"]] = rows.body_record(row)
+        return found
+
+    def _job_ordinal(self, job_id: str, corpus: str) -> int:
+        statement = sa.select(_t.job.c.ordinal).where(
+            _t.job.c.job_id == codec.escape(job_id), _t.job.c.corpus == codec.escape(corpus)
+        )
+        with self._reading():
+            ordinal: int | None = self._connection.execute(statement).scalar()
+        if ordinal is None:
+            raise LedgerUnavailable(f"The ledger holds no job {job_id!r} in corpus {corpus!r}.")
+        return ordinal
+
+    def _read_with_rows(self, ordinals: Sequence[int]) -> list[tuple[rows.Row, ObservationRecord]]:
+        found = self._observation_rows(_t.observation.c.ordinal, ordinals)
+        return list(zip(found, self._overlay.observations(found), strict=True))
 
     def decisions(self) -> Iterator[DecisionRecord]:
         """Iterate over the decisions in the order in which they were made."""

@@ -1,0 +1,459 @@
+"""The chunks of the pages of a corpus that are live now, each distinct one once with all its sources.
+
+1. Pages: every URL key with the text that it shows, ranked by the length of the URL to cite (`_add_pages`).
+2. Repeated: for each host the blocks that stand on pages of different names (`_repeated`).
+3. Chunks: every text is cut, once for each host that shows it; equal strings to embed are one entry, whose
+   first source is the page of the best rank (`_add_chunks`).
+4. Sealed: what an index holds of an entry beside its vector is digested, so that a change of it is seen.
+
+All of it stands in a work file, so memory does not grow with the corpus; the same ledger and options give the
+same entries in the same order.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scrapy_dedup.chunks import NOTHING_REPEATED, ChunkOptions, HostPages, Piece, Repeated
+from scrapy_dedup.chunks.blocks import blocks
+from scrapy_dedup.chunks.keys import chunk_id, digest_of, embed_key, entry_id, entry_uuid
+from scrapy_dedup.chunks.template import HEADING_SEPARATOR
+from scrapy_dedup.content.digest import normalized_digest, text_digest
+from scrapy_dedup.content.normalise import is_well_formed
+from scrapy_dedup.ledger import Ledger
+from scrapy_dedup.ledger.owners import Owner
+from scrapy_dedup.ledger.templates import host_of
+from scrapy_dedup.near import SCHEME, simhash_batch
+from scrapy_dedup.near.host_blocks import page_name
+from scrapy_dedup.records import BodyRecord, ChunkNear, ChunkRecord, ChunkSource
+
+TEXTS_AT_ONCE = 200
+
+_TABLES = """
+create table page (
+    url_key text not null, url text not null, title text, observation_id text not null, host text not null,
+    name text not null, body integer, reason text
+);
+create table entry (
+    place integer primary key, id text not null unique, chunk_id text not null, body_id text not null,
+    ordinal integer not null, start integer not null, "end" integer not null, headings text not null,
+    text text not null, embed_text text not null, embed_key text not null, text_digest text not null,
+    normalized_digest text not null, simhash text not null, language text, shared integer not null,
+    payload text
+);
+create table source (
+    entry integer not null, page integer not null, start integer not null, "end" integer not null,
+    chunk_id text not null, body_id text not null, primary key (entry, page, start)
+) without rowid;
+create table near (
+    id text not null, other text not null, verdict text not null, jaccard real not null,
+    containment real not null, primary key (id, other)
+) without rowid;
+create table grouping (id text primary key, leader text not null) without rowid;
+"""
+_RANKED = """
+create table ranked as select * from page order by length(url), url, url_key;
+drop table page;
+create index ranked_by_body on ranked (body, host);
+create index ranked_by_key on ranked (url_key);
+"""
+_ADD_ENTRY = """
+insert into entry (
+    id, chunk_id, body_id, ordinal, start, "end", headings, text, embed_text, embed_key, text_digest,
+    normalized_digest, simhash, language, shared
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_SOURCES = """
+select source.entry, source.start, source."end", source.chunk_id, source.body_id, ranked.url,
+    ranked.url_key, ranked.observation_id, ranked.title
+from source join ranked on ranked.rowid = source.page order by source.entry, source.page, source.start
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many there are: of pages that own a text, of chunks on them, and of distinct chunks."""
+
+    pages: int
+    chunks: int
+    distinct: int
+    shared: int
+
+
+class Sealed(NamedTuple):
+    """What identifies an entry, and what an index holds of it beside its vector."""
+
+    id: str
+    embed_key: str
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A distinct chunk with all its sources, and the row that it stands in."""
+
+    row: sqlite3.Row
+    sources: tuple[ChunkSource, ...]
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """The headings that it stands under."""
+        return tuple(json.loads(self.row["headings"]))
+
+    def metadata(self, corpus: str) -> dict[str, str | int | float | bool]:
+        """Return what an index is to hold of it: flat, and the same until the chunk or its pages change."""
+        first = self.sources[0]
+        stated: Mapping[str, str | int | float | bool | None] = {
+            "url": first.url,
+            "title": first.title,
+            "headings": HEADING_SEPARATOR.join(self.headings) or None,
+            "language": self.row["language"],
+            "corpus": corpus,
+            "shared": bool(self.row["shared"]),
+            "source_count": len({source.url for source in self.sources}),
+        }
+        return {name: value for name, value in stated.items() if value is not None}
+
+
+class LiveChunks:
+    """The distinct chunks of a corpus, in a work file; made by `live_chunks`."""
+
+    def __init__(self, file: sqlite3.Connection, corpus: str, options: ChunkOptions) -> None:
+        self.corpus = corpus
+        self.options = options
+        self.file = file
+
+    @property
+    def counts(self) -> Counts:
+        """How many pages and chunks there are."""
+        (pages,) = self.file.execute("select count(*) from ranked where body is not null").fetchone()
+        (chunks,) = self.file.execute("select count(*) from source").fetchone()
+        distinct, shared = self.file.execute("select count(*), total(shared) from entry").fetchone()
+        return Counts(pages, chunks, distinct, int(shared))
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the distinct chunks in the order in which the best pages show them."""
+        sources = groupby(self.file.execute(_SOURCES), itemgetter("entry"))
+        rows = self.file.execute("select * from entry order by place")
+        for row, (place, found) in zip(rows, sources, strict=True):
+            if row["place"] != place:
+                raise LookupError(f"the entry {row['id']} has no source")
+            yield Entry(row, tuple(map(_source, found)))
+
+    def sealed(self) -> Iterator[Sealed]:
+        """Yield what identifies each entry, in the same order."""
+        rows = self.file.execute("select id, embed_key, payload from entry order by place")
+        return (Sealed(*row) for row in rows)
+
+    def records(self) -> Iterator[ChunkRecord]:
+        """Yield the distinct chunks as records."""
+        for entry in self.entries():
+            yield self._record(entry)
+
+    def standing(self, url_key: str) -> str | None:
+        """Return why a page owns no text now; None where it does, ``unknown`` where there is no such page."""
+        row = self.file.execute("select body, reason from ranked where url_key = ?", (url_key,)).fetchone()
+        return "unknown" if row is None else row["reason"]
+
+    def relate(
+        self, pairs: Iterable[tuple[str, str, str, float, float, float]], groups: Iterable[tuple[str, str]]
+    ) -> None:
+        """Note which chunks are similar.
+
+        Args:
+            pairs: two identities, the verdict, Jaccard, and the containment of each in the other.
+            groups: an identity and that of its leader.
+        """
+        self.file.executemany(
+            "insert into near values (?, ?, ?, ?, ?)",
+            (
+                row
+                for a, b, verdict, jaccard, in_b, in_a in pairs
+                for row in ((a, b, verdict, jaccard, in_b), (b, a, verdict, jaccard, in_a))
+            ),
+        )
+        self.file.executemany("insert into grouping values (?, ?)", groups)
+
+    def _record(self, entry: Entry) -> ChunkRecord:
+        row = entry.row
+        identity = row["id"]
+        near = self.file.execute(
+            "select other, verdict, jaccard, containment from near where id = ? order by other", (identity,)
+        )
+        group = self.file.execute("select leader from grouping where id = ?", (identity,)).fetchone()
+        return ChunkRecord(
+            id=identity,
+            uuid=entry_uuid(identity),
+            chunk_id=row["chunk_id"],
+            corpus=self.corpus,
+            body_id=row["body_id"],
+            ordinal=row["ordinal"],
+            start_char=row["start"],
+            end_char=row["end"],
+            headings=entry.headings,
+            text=row["text"],
+            embed_text=row["embed_text"],
+            text_digest=row["text_digest"],
+            normalized_digest=row["normalized_digest"],
+            simhash=row["simhash"],
+            simhash_scheme=SCHEME,
+            language=row["language"],
+            chunk_policy=self.options.policy_id,
+            embed_key=row["embed_key"],
+            shared=bool(row["shared"]),
+            group=group["leader"] if group else None,
+            near=tuple(ChunkNear(*other) for other in near),
+            sources=entry.sources,
+        )
+
+
+def _source(row: sqlite3.Row) -> ChunkSource:
+    return ChunkSource(
+        url=row["url"],
+        url_key=row["url_key"],
+        observation_id=row["observation_id"],
+        body_id=row["body_id"],
+        chunk_id=row["chunk_id"],
+        start_char=row["start"],
+        end_char=row["end"],
+        title=row["title"],
+    )
+
+
+@contextmanager
+def live_chunks(
+    ledger: Ledger, corpus: str, options: ChunkOptions, *, until: str | None = None
+) -> Iterator[LiveChunks]:
+    """Cut the texts of all live pages of a corpus and give their distinct chunks.
+
+    Args:
+        ledger: the ledger.
+        corpus: its name.
+        options: how texts are cut and embedded.
+        until: the last job that counts; by default all do.
+
+    Raises:
+        ConfigError: the splitter or the tokenizer of the options cannot be used.
+        LedgerUnavailable: the ledger holds no such job of the corpus.
+        DedupError: the splitter gave what is no part of a text.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="dedup-chunks-") as folder,
+        closing(sqlite3.connect(Path(folder) / "chunks.db", isolation_level=None)) as file,
+    ):
+        file.row_factory = sqlite3.Row
+        file.execute("pragma journal_mode = off")
+        file.execute("pragma synchronous = off")
+        file.executescript(_TABLES)
+        file.execute("begin")
+        _add_pages(file, ledger, corpus, until)
+        file.executescript(_RANKED)
+        _Chunking(file, ledger, options).run()
+        found = LiveChunks(file, corpus, options)
+        file.execute("begin")
+        _seal(found)
+        file.execute("commit")
+        yield found
+
+
+def _add_pages(file: sqlite3.Connection, ledger: Ledger, corpus: str, until: str | None) -> None:
+    reuses: dict[bytes, list[int]] = {}
+    for owner in ledger.owners(corpus, until=until):
+        added = file.execute("insert into page values (?, ?, ?, ?, ?, ?, ?, ?)", _page_row(owner))
+        if owner.reuses is not None and owner.body is not None and added.lastrowid is not None:
+            reuses.setdefault(owner.reuses, []).append(added.lastrowid)
+    for observation, body in ledger.bodies_first_seen(reuses).items():
+        file.executemany(
+            "update page set body = ? where rowid = ?", ((body, row) for row in reuses[observation])
+        )
+
+
+def _page_row(owner: Owner) -> tuple[Any, ...]:
+    return (
+        _well_formed(owner.url_key),
+        _well_formed(owner.url),
+        None if owner.title is None else _well_formed(owner.title),
+        owner.observation_id,
+        _well_formed(host_of(owner.url_key)),
+        _well_formed(page_name(owner.url_key)),
+        owner.body,
+        owner.reason,
+    )
+
+
+def _well_formed(text: str) -> str:
+    """Return a text that any index and file can hold; what pages call themselves may be malformed."""
+    return text if is_well_formed(text) else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _seal(found: LiveChunks) -> None:
+    payloads = (
+        (
+            digest_of(
+                [
+                    "payload",
+                    1,
+                    entry.row["text"],
+                    entry.metadata(found.corpus),
+                    sorted({source.url for source in entry.sources}),
+                ]
+            ),
+            entry.row["place"],
+        )
+        for entry in found.entries()
+    )
+    found.file.executemany("update entry set payload = ? where place = ?", payloads)
+
+
+@dataclass(slots=True)
+class _New:
+    """An entry that is not in the file yet."""
+
+    piece: Piece
+    ordinal: int
+    text: str
+    embed_text: str
+
+
+class _Chunking:
+    """Cuts the texts of ranked pages and adds what comes of it to the work file."""
+
+    def __init__(self, file: sqlite3.Connection, ledger: Ledger, options: ChunkOptions) -> None:
+        self._file = file
+        self._ledger = ledger
+        self._options = options
+        self._cutter = options.cutter
+        self._template = options.rendering
+        self._model = options.embedding
+        self._policy = options.policy_id
+
+    def run(self) -> None:
+        repeated = self._repeated()
+        shown = "select host, body from ranked where body is not null group by host, body order by min(rowid)"
+        rows = self._file.execute(shown).fetchall()
+        for start in range(0, len(rows), TEXTS_AT_ONCE):
+            part = rows[start : start + TEXTS_AT_ONCE]
+            bodies = self._ledger.bodies_at(sorted({row["body"] for row in part}))
+            self._file.execute("begin")
+            for row in part:
+                self._add(row, bodies[row["body"]], repeated.get(row["host"], NOTHING_REPEATED))
+            self._file.execute("commit")
+
+    def _repeated(self) -> dict[str, Repeated]:
+        """Return what each host repeats; a text counts once, under the name of its best page."""
+        share = self._options.shared_share
+        if share is None:
+            return {}
+        rows = self._file.execute(
+            "select host, body, name, min(rowid) as best from ranked where body is not null "
+            "group by host, body order by host, best"
+        ).fetchall()
+        found: dict[str, Repeated] = {}
+        for host, pages in groupby(rows, itemgetter("host")):
+            of_host = HostPages()
+            for row, body in self._with_texts(list(pages)):
+                of_host.add(row["name"], [one.key for one in blocks(body.text, body.representation)])
+            if (repeated := of_host.repeated(share)).keys:
+                found[host] = repeated
+        return found
+
+    def _with_texts(self, rows: Sequence[sqlite3.Row]) -> Iterator[tuple[sqlite3.Row, BodyRecord]]:
+        for start in range(0, len(rows), TEXTS_AT_ONCE):
+            part = rows[start : start + TEXTS_AT_ONCE]
+            bodies = self._ledger.bodies_at([row["body"] for row in part])
+            for row in part:
+                yield row, bodies[row["body"]]
+
+    def _add(self, shown: sqlite3.Row, body: BodyRecord, repeated: Repeated) -> None:
+        pages = self._file.execute(
+            "select rowid as page, url, title from ranked where body = ? and host = ? order by rowid",
+            (shown["body"], shown["host"]),
+        ).fetchall()
+        pieces = self._cutter.cut(body.text, body.representation, repeated)
+        if not self._template.names_the_page:
+            self._add_pieces(body, pieces, pages[0], pages)
+            return
+        for page in pages:
+            self._add_pieces(body, pieces, page, [page])
+
+    def _add_pieces(
+        self, body: BodyRecord, pieces: Sequence[Piece], named: sqlite3.Row, pages: Sequence[sqlite3.Row]
+    ) -> None:
+        """Add the chunks of a text that some pages show, rendered for one of them."""
+        new: dict[str, _New] = {}
+        identities: list[str] = []
+        for ordinal, piece in enumerate(pieces):
+            text = body.text[piece.start : piece.end]
+            embed_text = self._template.render(
+                text, piece.headings, title=named["title"], url=named["url"], language=body.language
+            )
+            identities.append(entry_id(embed_text))
+            new.setdefault(identities[-1], _New(piece, ordinal, text, embed_text))
+        held = self._held(new)
+        self._add_entries(body, {key: one for key, one in new.items() if key not in held})
+        self._file.executemany(
+            "update entry set shared = 1 where id = ? and shared = 0",
+            ((key,) for key, one in new.items() if key in held and one.piece.is_shared),
+        )
+        places = self._held(new)
+        self._file.executemany(
+            "insert or ignore into source values (?, ?, ?, ?, ?, ?)",
+            (
+                (
+                    places[identity],
+                    page["page"],
+                    piece.start,
+                    piece.end,
+                    chunk_id(body.body_id, self._policy, piece.start, piece.end),
+                    body.body_id,
+                )
+                for identity, piece in zip(identities, pieces, strict=True)
+                for page in pages
+            ),
+        )
+
+    def _held(self, identities: Iterable[str]) -> dict[str, int]:
+        """Return the places of those entries that the file has."""
+        listed = list(identities)
+        found: dict[str, int] = {}
+        for start in range(0, len(listed), TEXTS_AT_ONCE):
+            part = listed[start : start + TEXTS_AT_ONCE]
+            marks = ",".join("?" * len(part))
+            rows = self._file.execute(f"select id, place from entry where id in ({marks})", part)  # noqa: S608
+            found.update(tuple(row) for row in rows)
+        return found
+
+    def _add_entries(self, body: BodyRecord, new: Mapping[str, _New]) -> None:
+        simhashes = simhash_batch([one.text for one in new.values()]) if new else []
+        self._file.executemany(
+            _ADD_ENTRY,
+            (
+                (
+                    identity,
+                    chunk_id(body.body_id, self._policy, one.piece.start, one.piece.end),
+                    body.body_id,
+                    one.ordinal,
+                    one.piece.start,
+                    one.piece.end,
+                    json.dumps(one.piece.headings, ensure_ascii=False),
+                    one.text,
+                    one.embed_text,
+                    embed_key(one.embed_text, self._model),
+                    text_digest(one.text),
+                    normalized_digest(one.text),
+                    simhash,
+                    body.language,
+                    one.piece.is_shared,
+                )
+                for (identity, one), simhash in zip(new.items(), simhashes, strict=True)
+            ),
+        )
