@@ -22,7 +22,7 @@ from scrapy_dedup.batch.work import WorkFolder
 from scrapy_dedup.errors import DedupError
 from scrapy_dedup.near.claims import Verdict
 from scrapy_dedup.near.groups import leader_places
-from scrapy_dedup.records import GroupMember, GroupRecord, PairRecord, to_dict
+from scrapy_dedup.records import ChunkRecord, GroupMember, GroupRecord, PairRecord, PlanRecord, to_dict
 
 EQUAL = "equal"
 """The verdict on a copy: its normal form is that of the other text."""
@@ -36,7 +36,7 @@ _UPPER = 32
 _PARQUET_ROWS = 10_000
 
 Decided = Mapping[tuple[str, str], bool]
-Records = Iterable[PairRecord] | Iterable[GroupRecord]
+Records = Iterable[PairRecord] | Iterable[GroupRecord] | Iterable[ChunkRecord] | Iterable[PlanRecord]
 
 
 class Results:
@@ -186,7 +186,28 @@ def _write_parquet(path: Path, name: str, records: Records) -> None:
 
 
 def _parquet_fields(pyarrow: Any) -> Mapping[str, Sequence[tuple[str, Any]]]:
-    text, number, count = pyarrow.string(), pyarrow.float64(), pyarrow.int64()
+    text, number, count, flag = pyarrow.string(), pyarrow.float64(), pyarrow.int64(), pyarrow.bool_()
+    near = [("id", text), ("verdict", text), ("jaccard", number), ("containment", number)]
+    source = [
+        ("url", text),
+        ("url_key", text),
+        ("observation_id", text),
+        ("body_id", text),
+        ("chunk_id", text),
+        ("start_char", count),
+        ("end_char", count),
+        ("title", text),
+    ]
+    metadata = [
+        ("url", text),
+        ("title", text),
+        ("headings", text),
+        ("language", text),
+        ("corpus", text),
+        ("shared", flag),
+        ("source_count", count),
+    ]
+    reason = [("code", text), ("value", text), ("threshold", text)]
     member = [("id", text), ("jaccard", number), ("verdict", text), ("copy_of", text)]
     return {
         "pairs": [
@@ -205,6 +226,45 @@ def _parquet_fields(pyarrow: Any) -> Mapping[str, Sequence[tuple[str, Any]]]:
             ("leader", text),
             ("size", count),
             ("members", pyarrow.list_(pyarrow.struct(member))),
+        ],
+        "chunks": [
+            ("schema", text),
+            ("id", text),
+            ("uuid", text),
+            ("chunk_id", text),
+            ("corpus", text),
+            ("body_id", text),
+            ("ordinal", count),
+            ("start_char", count),
+            ("end_char", count),
+            ("headings", pyarrow.list_(text)),
+            ("text", text),
+            ("embed_text", text),
+            ("text_digest", text),
+            ("normalized_digest", text),
+            ("simhash", text),
+            ("simhash_scheme", text),
+            ("language", text),
+            ("chunk_policy", text),
+            ("embed_key", text),
+            ("shared", flag),
+            ("group", text),
+            ("near", pyarrow.list_(pyarrow.struct(near))),
+            ("sources", pyarrow.list_(pyarrow.struct(source))),
+        ],
+        "plan": [
+            ("schema", text),
+            ("plan_id", text),
+            ("op", text),
+            ("id", text),
+            ("uuid", text),
+            ("embed_key", text),
+            ("reuse_embedding", flag),
+            ("text", text),
+            ("embed_text", text),
+            ("metadata", pyarrow.struct(metadata)),
+            ("sources", pyarrow.list_(pyarrow.struct(source))),
+            ("because", pyarrow.list_(pyarrow.struct(reason))),
         ],
     }
 

@@ -33,7 +33,7 @@ _MAX_DEPTH = 20
 _ESCAPE = "\x10"
 _UNSAFE = re.compile("[\x00\x10\ud800-\udfff]")
 _ESCAPED = re.compile("\x10([0-9a-f]{4})")
-_IDENTITY = re.compile("(?:obs1|body1|rel1|dec1)-([0-9a-f]{32})")
+_IDENTITY = re.compile("(?:obs1|body1|rel1|dec1|entry1|plan1)-([0-9a-f]{32})")
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -23,6 +23,7 @@ from scrapy_dedup.ledger import (
     derived,
     engine,
     owners,
+    plans,
     relations,
     rows,
     schema,
@@ -282,6 +283,19 @@ class Ledger:
                 for row in self._stream(statement.where(_t.body.c.ordinal.in_(part))):
                     found[row["ordinal"]] = rows.body_record(row)
         return found
+
+    def index_entries(self, corpus: str, target: str) -> Iterator[plans.IndexEntry]:
+        """Iterate over what an index holds or held, by the plans that were confirmed; see `plans`."""
+        with self._reading():
+            ordinal = plans.find_target(self._connection, corpus, target)
+            if ordinal is not None:
+                yield from plans.entries(self._stream, ordinal)
+
+    def applied_plan(self, corpus: str, target: str) -> plans.Applied | None:
+        """Return the plan that was confirmed last for an index."""
+        with self._reading():
+            ordinal = plans.find_target(self._connection, corpus, target)
+            return None if ordinal is None else plans.applied(self._connection, ordinal)
 
     def _job_ordinal(self, job_id: str, corpus: str) -> int:
         statement = sa.select(_t.job.c.ordinal).where(

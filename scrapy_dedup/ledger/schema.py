@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 FORMAT = "scrapy-dedup-ledger"
 
 metadata = sa.MetaData()
@@ -237,4 +237,55 @@ decision = sa.Table(
     sa.Column("note", sa.Text),
     sa.UniqueConstraint("decision_id", name="decision_identity"),
     sa.Index("decision_by_relation", "relation_id", "ordinal"),
+)
+
+# The indexes that plans are made for, by the name that their user gives them, each with the plan that was
+# applied to it last, and the options of that.
+index_target = sa.Table(
+    "index_target",
+    metadata,
+    _ordinal(),
+    sa.Column("corpus", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("applied_plan", sa.LargeBinary),
+    sa.Column("applied_us", sa.BigInteger),
+    sa.Column("applied_options", sa.Text),
+    sa.UniqueConstraint("corpus", "name", name="index_target_identity"),
+)
+
+# What an index holds by the plans that were applied to it. What was deleted stays, not held, as its vector is
+# known.
+index_entry = sa.Table(
+    "index_entry",
+    metadata,
+    sa.Column("target", Ordinal, primary_key=True),
+    sa.Column("entry_id", sa.LargeBinary, primary_key=True),
+    sa.Column("embed_key", sa.LargeBinary, nullable=False),
+    sa.Column("payload", sa.LargeBinary, nullable=False),
+    sa.Column("is_held", sa.Boolean, nullable=False),
+    sa.Column("owners", sa.LargeBinary, nullable=False),
+    sa.ForeignKeyConstraint(["target"], ["index_target.ordinal"], name="index_entry_target"),
+)
+
+# The latest plan for each index that nobody has confirmed yet, and its lines.
+index_plan = sa.Table(
+    "index_plan",
+    metadata,
+    sa.Column("target", Ordinal, primary_key=True, autoincrement=False),
+    sa.Column("plan_id", sa.LargeBinary, nullable=False),
+    sa.Column("created_us", sa.BigInteger, nullable=False),
+    sa.Column("options", sa.Text, nullable=False),
+    sa.Column("is_whole", sa.Boolean, nullable=False),
+    sa.ForeignKeyConstraint(["target"], ["index_target.ordinal"], name="index_plan_target"),
+)
+index_change = sa.Table(
+    "index_change",
+    metadata,
+    sa.Column("target", Ordinal, primary_key=True),
+    sa.Column("entry_id", sa.LargeBinary, primary_key=True),
+    sa.Column("is_delete", sa.Boolean, nullable=False),
+    sa.Column("embed_key", sa.LargeBinary, nullable=False),
+    sa.Column("payload", sa.LargeBinary, nullable=False),
+    sa.Column("owners", sa.LargeBinary, nullable=False),
+    sa.ForeignKeyConstraint(["target"], ["index_plan.target"], name="index_change_plan"),
 )

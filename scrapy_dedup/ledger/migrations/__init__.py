@@ -13,11 +13,12 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
 from scrapy_dedup.ledger import schema
-from scrapy_dedup.ledger.migrations import v0001_first_schema, v0002_evidence
+from scrapy_dedup.ledger.migrations import v0001_first_schema, v0002_evidence, v0003_index_plans
 
 STEPS: Mapping[int, Callable[[Operations], None]] = {
     1: v0001_first_schema.upgrade,
     2: v0002_evidence.upgrade,
+    3: v0003_index_plans.upgrade,
 }
 
 
