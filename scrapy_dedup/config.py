@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from scrapy_dedup.chunks import ChunkOptions
 from scrapy_dedup.content import ExtractOptions
 from scrapy_dedup.content.expectations import Expectations
 from scrapy_dedup.errors import ConfigError
@@ -184,6 +185,14 @@ def _expectations(value: Any) -> Expectations:
     return Expectations(value)
 
 
+def _chunks(value: Any) -> ChunkOptions:
+    if isinstance(value, str):
+        value = _json(value)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"is {value!r}; use a dict of options such as {{'size': 1000}}")
+    return ChunkOptions.of(value)
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting("DEDUP_ENABLED", "enabled", True, _boolean, "Switches the suite; the exporters stay registered."),
     Setting(
@@ -269,6 +278,13 @@ SETTINGS: tuple[Setting, ...] = (
         "'record' canonicals, 'fetch' also what they name, 'skip' also pages whose canonical is fresh.",
     ),
     Setting(
+        "DEDUP_CHUNKS",
+        "chunks",
+        {},
+        _chunks,
+        "How texts are cut into chunks, and what these are embedded with.",
+    ),
+    Setting(
         "DEDUP_CRAWL_DELAY",
         "crawl_delay",
         True,
@@ -302,6 +318,7 @@ class Config:
     freshness_s: float | None
     conditional: bool
     canonical: str
+    chunks: ChunkOptions
     crawl_delay: bool
     policy: UrlPolicy
     settings_digest: str
@@ -340,6 +357,7 @@ class Config:
         if problems or policy is None:
             raise ConfigError(problems)
         values["ledger_url"] = absolute_ledger_url(values["ledger_url"], base_dir)
+        values["chunks"] = values["chunks"].at(base_dir)
         values["workers"] = values["workers"] or min(4, os.cpu_count() or 1)
         return cls(**values, policy=policy, settings_digest=_settings_digest(values, policy))
 
@@ -387,6 +405,7 @@ def _settings_digest(values: Mapping[str, Any], policy: UrlPolicy) -> str:
         "freshness_s": values["freshness_s"],
         "conditional": values["conditional"],
         "canonical": values["canonical"],
+        "chunks": values["chunks"].spec(),
     }
     canonical = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return "sha256:" + hashlib.sha256(canonical.encode("ascii")).hexdigest()

@@ -115,9 +115,10 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("records", "changes"),
+        choices=("records", "changes", "chunks"),
         default="records",
-        help="records: all that the ledger holds (default); changes: what became of each URL since a job",
+        help="records: all that the ledger holds (default); changes: what became of each URL since a job; "
+        "chunks: the distinct chunks of the live pages, with all their sources",
     )
     parser.add_argument(
         "--since",
@@ -135,6 +136,61 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backup", metavar="FILE", help="copy the ledger to this new file, also during a crawl"
     )
+    _chunk_arguments(parser, "with chunks: ")
+    parser.add_argument(
+        "--no-near",
+        dest="near",
+        action="store_false",
+        help="with chunks: do not look for chunks that are similar",
+    )
+
+
+def _plan_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", metavar="NAME", default="default", help="the index (default: default)")
+    parser.add_argument(
+        "--since",
+        metavar="ID",
+        help="the index holds what pages showed at the end of this job (default: what was confirmed)",
+    )
+    parser.add_argument(
+        "--rebuild", action="store_true", help="the index is empty, whatever was confirmed: plan all of it"
+    )
+    parser.add_argument(
+        "--max-delete",
+        metavar="SHARE",
+        default="20%",
+        help="refuse a plan that deletes more of the index (default: 20%%)",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", default="dedup-plan", help="the folder to write to (default: dedup-plan)"
+    )
+    parser.add_argument(
+        "--applied", metavar="PLAN_ID", help="write nothing: this plan was applied to the index"
+    )
+    _chunk_arguments(parser)
+
+
+# Option, the option of DEDUP_CHUNKS that it stands for, its type, and its help.
+_MODEL_OPTIONS: tuple[tuple[str, str, type, str], ...] = (
+    ("--model", "model", str, "the embedding model"),
+    ("--revision", "revision", str, "the revision of its weights"),
+    ("--dimensions", "dimensions", int, "of its vectors"),
+    ("--prefix", "prefix", str, "what is put before each string"),
+    ("--max-tokens", "max_tokens", int, "after which a string is cut off"),
+)
+
+
+def _chunk_arguments(parser: argparse.ArgumentParser, scope: str = "") -> None:
+    """Add what exports of chunks and plans have in common."""
+    parser.add_argument("--corpus", metavar="NAME", help=f"{scope}of the ledger (default: DEDUP_CORPUS)")
+    parser.add_argument("--format", choices=("jsonl", "parquet"), default="jsonl", help=f"{scope}of the file")
+    for option, name, kind, about in _MODEL_OPTIONS:
+        parser.add_argument(
+            option,
+            metavar=name.upper(),
+            type=kind,
+            help=f"{scope}{about} (default: {name} of DEDUP_CHUNKS)",
+        )
 
 
 def _batch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -184,6 +240,9 @@ SUBCOMMANDS = (
     Subcommand("undo", "Undo a decision, or what the suite did by itself", _undo_arguments),
     Subcommand("forget", "Let the next crawl fetch URLs again; their history stays", _forget_arguments),
     Subcommand("events", "Take from a file which observations report which event", _events_arguments),
+    Subcommand(
+        "plan", "Say what an index has to upsert and to delete to hold the live pages", _plan_arguments
+    ),
     Subcommand("batch", "Find all similar texts of a corpus, and groups of them", _batch_arguments),
 )
 

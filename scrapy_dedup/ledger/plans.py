@@ -105,6 +105,15 @@ def find_target(connection: sa.Connection, corpus: str, name: str) -> int | None
     return found
 
 
+def migrate(url: str) -> None:
+    """Bring a ledger to the present schema, so that plans can be kept in it.
+
+    Raises:
+        LedgerError: there is none, or it cannot be written.
+    """
+    open_to_write(url).close()
+
+
 def save_plan(
     url: str,
     corpus: str,

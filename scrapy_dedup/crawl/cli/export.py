@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from scrapy_dedup.batch.results import write_files
+from scrapy_dedup.crawl.cli.chunks import chunk_options_of, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
 from scrapy_dedup.crawl.exporters import record_line
 from scrapy_dedup.errors import DedupError
+from scrapy_dedup.jobs.live import live_chunks
+from scrapy_dedup.jobs.similar import relate_similar
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.records import ChangeKind, ChangeRecord
 
@@ -21,6 +25,7 @@ DEFAULT_FOLDER = "dedup-export"
 # File, and the records in it. An open ledger shows one state, so the files fit together during a crawl too.
 _Source = Callable[[Ledger, "str | None"], Iterable[object]]
 CHANGES_FILE = "changes.jsonl"
+CHUNKS_FILE = "chunks"
 FILES: dict[str, _Source] = {
     "jobs.jsonl": lambda ledger, job_id: (row for row in ledger.jobs() if job_id in (None, row.job_id)),
     "observations.jsonl": lambda ledger, job_id: ledger.observations(job_id=job_id),
@@ -36,6 +41,8 @@ def run(context: Context) -> int:
     options = context.options
     if options.what == "changes":
         return _run_changes(context)
+    if options.what == "chunks":
+        return _run_chunks(context)
     if options.since:
         raise DedupError("--since goes with changes: 'scrapy dedup export changes --since ID'")
     with Ledger.open(context.ledger_url()) as ledger:
@@ -63,6 +70,28 @@ def _run_changes(context: Context) -> int:
     total = sum(counts.values())
     context.write(f"{printable(str(folder / CHANGES_FILE))}: {total:,} {'line' if total == 1 else 'lines'}")
     context.write(columns((kind.value, f"{counts[kind]:>9,}") for kind in ChangeKind))
+    return 0
+
+
+def _run_chunks(context: Context) -> int:
+    """Write the distinct chunks of the live pages, and print how many there are."""
+    options = context.options
+    if options.backup or options.since:
+        raise DedupError("--backup and --since do not go with chunks; --job is the last job that counts")
+    folder = Path(options.out or DEFAULT_FOLDER).absolute()
+    corpus, chunk_options = chunk_options_of(context)
+    with (
+        Ledger.open(context.ledger_url()) as ledger,
+        live_chunks(ledger, corpus, chunk_options, until=options.job) as live,
+    ):
+        if options.near:
+            relate_similar(live)
+        (path,) = write_files(folder, options.format, {CHUNKS_FILE: live.records()})
+        counts = live.counts
+    context.write(
+        f"{printable(str(path))}: {counts.distinct:,} {'line' if counts.distinct == 1 else 'lines'}"
+    )
+    context.write(told_chunks(counts))
     return 0
 
 

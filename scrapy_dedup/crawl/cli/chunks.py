@@ -1,0 +1,40 @@
+"""What the commands about chunks have in common: their options, and how they tell what they found."""
+
+from __future__ import annotations
+
+from scrapy_dedup.chunks import ChunkOptions
+from scrapy_dedup.crawl.addon import read_config
+from scrapy_dedup.crawl.cli.context import Context
+from scrapy_dedup.crawl.cli.output import columns
+from scrapy_dedup.errors import ConfigError
+from scrapy_dedup.jobs.live import Counts
+
+_MODEL_OPTIONS = ("model", "revision", "dimensions", "prefix", "max_tokens")
+
+
+def chunk_options_of(context: Context) -> tuple[str, ChunkOptions]:
+    """Return the corpus that the command line or the settings name, and the options of its chunks.
+
+    Raises:
+        ConfigError: the settings or the options are wrong.
+    """
+    config = read_config(context.settings)
+    options = context.options
+    stated = {name: getattr(options, name) for name in _MODEL_OPTIONS if getattr(options, name) is not None}
+    try:
+        chosen = ChunkOptions.of({**config.chunks.spec(), **stated})
+    except ConfigError as error:
+        raise ConfigError(error.problems, "options") from None
+    return options.corpus or config.corpus, chosen
+
+
+def told_chunks(counts: Counts) -> str:
+    """Return the counts of chunks as a table."""
+    return columns(
+        [
+            ("pages", f"{counts.pages:>12,}"),
+            ("chunks", f"{counts.chunks:>12,}"),
+            ("distinct chunks", f"{counts.distinct:>12,}"),
+            ("  shared", f"{counts.shared:>12,}"),
+        ]
+    )

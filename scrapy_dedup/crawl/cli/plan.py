@@ -1,0 +1,113 @@
+"""``scrapy dedup plan``: what an index has to upsert and to delete, as a file, and that it was done."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from scrapy_dedup.batch.results import write_files
+from scrapy_dedup.crawl.cli.chunks import chunk_options_of, told_chunks
+from scrapy_dedup.crawl.cli.context import Context
+from scrapy_dedup.crawl.cli.output import columns, printable
+from scrapy_dedup.errors import ConfigError
+from scrapy_dedup.jobs.plan import PlanCounts, plan_index
+from scrapy_dedup.ledger import Ledger
+from scrapy_dedup.ledger.plans import confirm_plan, migrate, save_plan
+
+PLAN_FILE = "plan"
+
+_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*(%?)")
+_TARGET = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_PLAN_ID = re.compile(r"plan1-[0-9a-f]{32}")
+
+
+def run(context: Context) -> int:
+    """Write the plan, or confirm one."""
+    max_delete = _checked(context)
+    if context.options.applied:
+        return _confirm(context)
+    options = context.options
+    corpus, chunk_options = chunk_options_of(context)
+    url = context.ledger_url()
+    migrate(url)
+    with (
+        Ledger.open(url) as ledger,
+        plan_index(
+            ledger,
+            corpus,
+            chunk_options,
+            target=options.target,
+            since=options.since,
+            is_empty=options.rebuild,
+        ) as plan,
+    ):
+        plan.refuse_mass_delete(max_delete)
+        counts = plan.counts
+        (path,) = write_files(Path(options.out).absolute(), options.format, {PLAN_FILE: plan.records()})
+        save_plan(
+            url,
+            corpus,
+            options.target,
+            plan_id=plan.plan_id,
+            options=plan.options,
+            changes=plan.changes(),
+            is_whole=plan.is_whole,
+        )
+        context.write(told_chunks(plan.live.counts))
+    context.write(_told(counts))
+    context.write(f"wrote {printable(str(path))}: {plan.plan_id}")
+    if counts.is_empty and not plan.is_whole:
+        context.write("the index holds what the live pages show; nothing is to be done")
+    else:
+        words = ["plan", "--applied", plan.plan_id]
+        words += ["--corpus", options.corpus] if options.corpus else []
+        words += ["--target", options.target] if options.target != "default" else []
+        context.write(f"once it is applied: {context.command(*words)}")
+    return 0
+
+
+def _confirm(context: Context) -> int:
+    options = context.options
+    corpus, _ = chunk_options_of(context)
+    is_news = confirm_plan(context.ledger_url(), corpus, options.target, options.applied)
+    said = "is confirmed: the index holds what it says" if is_news else "was confirmed before"
+    context.write(f"{options.applied} {said}")
+    return 0
+
+
+def _checked(context: Context) -> float:
+    """Return the share of the index that a plan may delete.
+
+    Raises:
+        ConfigError: options are wrong or do not go together.
+    """
+    options = context.options
+    problems: list[str] = []
+    found = _SHARE.fullmatch(options.max_delete.strip())
+    share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
+    if not 0 <= share <= 1:
+        problems.append(f"--max-delete is {options.max_delete!r}; use a share such as 20% or 0.2")
+    if not _TARGET.fullmatch(options.target):
+        problems.append(f"--target is {options.target!r}; use up to 100 letters, digits or . _ -")
+    if options.since and options.rebuild:
+        problems.append("--since and --rebuild both say what the index holds; use one of them")
+    if options.applied and not _PLAN_ID.fullmatch(options.applied):
+        problems.append(f"--applied is {options.applied!r}; use the plan_id that each line of the plan has")
+    if options.applied and (options.since or options.rebuild):
+        problems.append("--applied confirms a plan that was made; it goes with neither --since nor --rebuild")
+    if problems:
+        raise ConfigError(problems, "options")
+    return share
+
+
+def _told(counts: PlanCounts) -> str:
+    return columns(
+        [
+            ("upsert", f"{counts.upserts:>12,}"),
+            *((f"  {code}", f"{count:>12,}") for code, count in sorted(counts.because.items())),
+            ("embeddings reused", f"{counts.reused + counts.keeps:>12,}"),
+            ("embeddings to make", f"{counts.upserts - counts.reused:>12,}"),
+            ("keep", f"{counts.keeps:>12,}"),
+            ("delete", f"{counts.deletes:>12,}"),
+        ]
+    )
