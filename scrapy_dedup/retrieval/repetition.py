@@ -1,0 +1,256 @@
+"""Whether one passage repeats another one: exact overlap, what each has of its own, and what both claim.
+
+Some twenty passages are compared while a reader waits, so what is shared is counted for all of them at once,
+and claims are read only where two passages differ. Where that leaves a doubt the whole texts are read, by
+`scrapy_dedup.near.claims`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_dedup.near.alignment import Place, differences
+from scrapy_dedup.near.claims import PASSAGE_TOKENS, Kind, Reading, Token, Verdict, claim_tokens, compare_read
+from scrapy_dedup.near.shingles import SHINGLE_TOKENS, UNSPACED, shingle_hashes
+
+OWN_PASSAGE_WORDS = 16
+"""So many words in one place that the other passage lacks are a statement of their own: about a sentence.
+
+Pages of one template are alike in four words of five and still say different things; small corrections
+spread over a text are alike to the same degree and say the same.
+"""
+
+_FIRST_UNSPACED = chr(UNSPACED[0][0])
+_PUNCTUATION = ".,;:!?"
+_AROUND_WORDS = _PUNCTUATION + "\"'()[]*_`"
+_NO_SHINGLES = np.zeros(0, np.uint64)
+_BLOCK_BYTES = 4_000_000
+
+
+class Overlap:
+    """How many shingles each passage shares with each other one.
+
+    Args:
+        texts: the passages; one without words shares nothing with any.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        hashes, offsets = shingle_hashes(texts)
+        owners = np.repeat(np.arange(len(texts)), np.diff(offsets))
+        order = np.argsort(hashes, kind="stable")  # owners of equal shingles stay in ascending order
+        hashes, owners = hashes[order], owners[order]
+        is_new = np.ones(len(hashes), np.bool_)
+        np.not_equal(hashes[1:], hashes[:-1], out=is_new[1:])
+        is_first = is_new.copy()
+        is_first[1:] |= owners[1:] != owners[:-1]
+        columns, owners = (np.cumsum(is_new) - 1)[is_first], owners[is_first]
+        self.sizes: npt.NDArray[np.int64] = np.bincount(owners, minlength=len(texts))
+        """The number of distinct shingles of each passage."""
+        # A shingle of one passage alone is shared with none, and most are; the others get a bit each.
+        is_shared = np.bincount(columns)[columns] > 1
+        columns, owners = columns[is_shared], owners[is_shared]
+        bits = np.cumsum(columns != np.roll(columns, 1)) - 1 if len(columns) else columns
+        has = np.zeros((len(texts), int(bits.max(initial=0)) + 1), np.bool_)
+        has[owners, bits] = True
+        self._has: npt.NDArray[np.uint8] = np.packbits(has, axis=1)
+
+    def alike(
+        self, jaccard: float, containment: float, min_contained: int
+    ) -> Mapping[int, Mapping[int, Alike]]:
+        """Return for each passage those that it is like, by place.
+
+        Args:
+            jaccard: shared shingles in all shingles of the two, from which they are alike.
+            containment: the share of the passage's shingles that the other one has, from which they are.
+            min_contained: a passage with fewer shingles is contained in none.
+        """
+        found: dict[int, dict[int, Alike]] = {}
+        count = len(self.sizes)
+        rows = max(1, _BLOCK_BYTES // self._has.size)
+        for start in range(0, count, rows):
+            block = self._has[start : start + rows]
+            shared = np.bitwise_count(block[:, None] & self._has).sum(axis=2, dtype=np.int64)
+            sizes = self.sizes[start : start + rows, None]
+            similar = shared >= np.maximum(jaccard * (sizes + self.sizes - shared), 1)
+            contained = (shared >= np.maximum(containment * sizes, 1)) & (sizes >= min_contained)
+            rows_found, others = np.nonzero(similar | contained)
+            common, is_similar = shared[rows_found, others], similar[rows_found, others]
+            own_sizes = sizes[rows_found, 0]
+            unions = own_sizes + self.sizes[others] - common
+            measures = common / np.where(is_similar, unions, own_sizes)
+            for row, *pair in zip(
+                (rows_found + start).tolist(),
+                others.tolist(),
+                is_similar.tolist(),
+                measures.tolist(),
+                strict=True,
+            ):
+                found.setdefault(row, {})[pair[0]] = Alike(*pair[1:])
+        return found
+
+    def contained(self, place: int, other: int) -> float:
+        """Return the share of the smaller passage's shingles that the larger one has, 0.0 to 1.0."""
+        smaller = min(int(self.sizes[place]), int(self.sizes[other]))
+        common = int(np.bitwise_count(self._has[place] & self._has[other]).sum())
+        return common / smaller if smaller else 0.0
+
+    def new_share(self, place: int, others: Sequence[int]) -> float:
+        """Return the share of a passage's shingles that none of some other passages has, 0.0 to 1.0."""
+        if not self.sizes[place]:
+            return 0.0
+        known = np.bitwise_or.reduce(self._has[others], axis=0, initial=0)
+        return 1 - int(np.bitwise_count(known & self._has[place]).sum()) / int(self.sizes[place])
+
+
+class Alike(NamedTuple):
+    """How a passage is like another one: ``measure`` is Jaccard where it is ``similar``, else containment."""
+
+    similar: bool
+    measure: float
+
+
+class Passages:
+    """Some passages that are held against each other; each is read once at most."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._folded: dict[int, Sequence[str]] = {}
+        self._readings: dict[int, Reading] = {}
+        self._changes: dict[tuple[int, int], bool] = {}
+        self._differing: dict[tuple[int, int], Sequence[Place]] = {}
+
+    @cached_property
+    def overlap(self) -> Overlap:
+        """The shingles that they share, counted when first asked for."""
+        return Overlap(self._texts)
+
+    def claims_differ(self, a: int, b: int) -> bool:
+        """Tell whether two passages may claim different things, in whatever degree they are similar."""
+        key = (min(a, b), max(a, b))
+        if key not in self._changes:
+            self._changes[key] = self._read_claims(a, b)
+        return self._changes[key]
+
+    def says_more(self, place: int, other: int) -> bool:
+        """Tell whether a passage has `OWN_PASSAGE_WORDS` or more in one place that another one lacks."""
+        places = merged(self._places_between(other, place))
+        return any(end - start >= OWN_PASSAGE_WORDS for _, _, start, end in places)
+
+    def _read_claims(self, a: int, b: int) -> bool:
+        if self._is_spaced(a) and self._is_spaced(b):
+            words_a, words_b = self._texts[a].split(), self._texts[b].split()
+            screened = screened_claims(words_a, words_b, self._places_between(a, b))
+            if screened is not None:
+                return screened
+        compared = compare_read(self._reading(a), self._reading(b), min_jaccard=0.0, min_containment=0.0)
+        return compared.verdict is Verdict.CLAIM_CHANGED
+
+    def _places_between(self, a: int, b: int) -> Sequence[Place]:
+        if (a, b) not in self._differing:
+            self._differing[a, b] = list(places_between(self._compared_words(a), self._compared_words(b)))
+        return self._differing[a, b]
+
+    def _compared_words(self, place: int) -> Sequence[str]:
+        if place not in self._folded:
+            spaced = self._is_spaced(place)
+            self._folded[place] = folded(self._texts[place]) if spaced else self._reading(place).words
+        return self._folded[place]
+
+    def _is_spaced(self, place: int) -> bool:
+        text = self._texts[place]
+        return text.isascii() or max(text) < _FIRST_UNSPACED
+
+    def _reading(self, place: int) -> Reading:
+        if place not in self._readings:
+            tokens = claim_tokens(self._texts[place])
+            words = [token.text for token in tokens]
+            self._readings[place] = Reading(self._texts[place], tokens, words, _NO_SHINGLES)
+        return self._readings[place]
+
+
+def folded(text: str) -> list[str]:
+    """Return the words of a text, as white space sets them apart, without case and punctuation."""
+    return [word.strip(_AROUND_WORDS) for word in text.casefold().split()]
+
+
+def screened_claims(a: Sequence[str], b: Sequence[str], places: Sequence[Place]) -> bool | None:
+    """Tell from the words where two texts differ whether their claims do; None where that takes more reading.
+
+    Words of small letters that no table of claims knows change none. A number, a unit or a negation that
+    stands on one side alone changes one. Names are known by their place in a sentence, a long passage may
+    only be added, signs may be markup: such places are left to who reads the whole texts.
+
+    Args:
+        a: the words of one text, as white space sets them apart.
+        b: those of the other one.
+        places: where the two differ, their `folded` words compared.
+    """
+    in_doubt = False
+    for start, end, new_start, new_end in places:
+        left, right = a[start:end], b[new_start:new_end]
+        if max(len(left), len(right)) >= PASSAGE_TOKENS:
+            in_doubt = True
+            continue
+        differing = [*left, *right]
+        if all(map(_is_ordinary, differing)):
+            continue
+        in_doubt = in_doubt or not all(map(_is_plain, differing))
+        # What a word is to a claim can depend on its neighbours: "m" is a unit behind a number.
+        before = _critical(a[max(0, start - 1) : end + 1])
+        after = _critical(b[max(0, new_start - 1) : new_end + 1])
+        if before != after and all(any(map(str.isalnum, word)) for word in differing):
+            return True
+    return None if in_doubt else False
+
+
+def merged(places: Iterable[Place]) -> Iterator[Place]:
+    """Join places that lie so close together that no shingle fits between them."""
+    current: Place | None = None
+    for place in places:
+        if current is not None and place[0] - current[1] < SHINGLE_TOKENS:
+            current = (current[0], place[1], current[2], place[3])
+            continue
+        if current is not None:
+            yield current
+        current = place
+    if current is not None:
+        yield current
+
+
+def places_between(a: Sequence[str], b: Sequence[str]) -> Iterator[Place]:
+    """Yield where two texts differ; what both begin and end with is set aside at little cost."""
+    least = min(len(a), len(b))
+    first = next((place for place in range(least) if a[place] != b[place]), least)
+    rest = least - first
+    last = next((place for place in range(rest) if a[-1 - place] != b[-1 - place]), rest)
+    middle, new_middle = a[first : len(a) - last], b[first : len(b) - last]
+    if not middle and not new_middle:
+        return
+    if not middle or not new_middle or len(middle) == len(new_middle) == 1:
+        yield first, first + len(middle), first, first + len(new_middle)
+        return
+    for start, end, new_start, new_end in differences(middle, new_middle):
+        yield first + start, first + end, first + new_start, first + new_end
+
+
+def _critical(words: Sequence[str]) -> list[Token]:
+    tokens = claim_tokens(" ".join(words))
+    return [token for token in tokens if token.kind is not None and token.kind is not Kind.NAME]
+
+
+def _is_plain(word: str) -> bool:
+    """Tell whether a word is of small letters alone."""
+    bare = word.rstrip(_PUNCTUATION)
+    return bare.isalpha() and bare.islower()
+
+
+@functools.lru_cache(maxsize=65_536)
+def _is_ordinary(word: str) -> bool:
+    """Tell whether a word is of small letters alone and changes no claim, not even behind a number."""
+    return _is_plain(word) and all(token.kind is None for token in claim_tokens(f"1 {word}")[1:])
