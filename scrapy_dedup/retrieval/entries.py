@@ -1,0 +1,257 @@
+"""What an index holds, read from chunk records and from plans, alike for every framework.
+
+An entry's text is the string that its vector is made of, and its metadata is flat and says nothing that
+changes from crawl to crawl: no time, no job, no score.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from scrapy_dedup.chunks.template import HEADING_SEPARATOR
+from scrapy_dedup.errors import InputError
+from scrapy_dedup.records import ChunkRecord, PlanRecord, to_dict
+
+Scalar = str | int | float | bool
+Vectors = MutableMapping[str, Sequence[float]]
+"""Vectors by ``embed_key``: a dict, or anything that behaves like one and outlives the process."""
+
+IdKind = Literal["uuid", "id"]
+"""Which identity an index uses: the UUID, which every store takes, or the ``id`` of the records."""
+
+SHOWN_PROBLEMS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of an index.
+
+    Attributes:
+        id: of the record, ``entry1-...``.
+        uuid: the same as a UUID.
+        text: the exact string that is embedded.
+        metadata: flat; ``sources`` has a URL on each line.
+        embed_key: entries of equal keys have equal vectors.
+    """
+
+    id: str
+    uuid: str
+    text: str
+    metadata: Mapping[str, Scalar]
+    embed_key: str
+
+    def identity(self, kind: IdKind) -> str:
+        """Return the identity that an index uses."""
+        return self.uuid if kind == "uuid" else self.id
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChanges:
+    """What a plan asks for.
+
+    Attributes:
+        plan_id: to confirm it by; None for a plan without lines.
+        upserts: entries to write.
+        deletes: id and uuid of each entry to take out.
+        kept: how many stay as they are.
+    """
+
+    plan_id: str | None
+    upserts: Sequence[Entry]
+    deletes: Sequence[tuple[str, str]]
+    kept: int
+
+    def deleted(self, kind: IdKind) -> list[str]:
+        """Return the identities of what is to be taken out."""
+        return [uuid if kind == "uuid" else identity for identity, uuid in self.deletes]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was done in an index.
+
+    Attributes:
+        plan_id: for ``scrapy dedup plan --applied``.
+        upserted: entries written.
+        deleted: entries taken out.
+        kept: entries that were left alone.
+        reused: of those written, how many got a vector that was known; None where the store embeds by itself.
+    """
+
+    plan_id: str | None
+    upserted: int
+    deleted: int
+    kept: int
+    reused: int | None
+
+
+Source = str | Path | Iterable[Any]
+"""The path of a JSON Lines file, or records, or mappings as their lines have them."""
+
+
+def read_chunks(source: Source) -> Iterator[Entry]:
+    """Yield the entries of chunk records.
+
+    Raises:
+        InputError: a line is no chunk record.
+    """
+    for place, record in _records(source):
+        wrong = _problems(record, ChunkRecord.schema, _CHUNK_FIELDS)
+        if wrong:
+            raise InputError([f"{place}: {problem}" for problem in wrong], len(wrong))
+        yield _chunk_entry(record)
+
+
+def read_plan(source: Source) -> IndexChanges:
+    """Return what a plan asks for, once all of it was read.
+
+    Raises:
+        InputError: lines are no plan records, or are those of several plans.
+    """
+    upserts: list[Entry] = []
+    deletes: list[tuple[str, str]] = []
+    problems: list[str] = []
+    plan_ids: dict[str, None] = {}
+    kept = 0
+    for place, record in _records(source):
+        op = record.get("op")
+        fields = _UPSERT_FIELDS if op == "upsert" else _PLAN_FIELDS
+        wrong = _problems(record, PlanRecord.schema, fields)
+        if not wrong and op not in _OPS:
+            wrong = [f"op is {op!r}; known are {', '.join(_OPS)}"]
+        if wrong:
+            problems += [f"{place}: {problem}" for problem in wrong]
+            continue
+        plan_ids[record["plan_id"]] = None
+        if op == "upsert":
+            upserts.append(_plan_entry(record))
+        elif op == "delete":
+            deletes.append((record["id"], record["uuid"]))
+        else:
+            kept += 1
+    if len(plan_ids) > 1:
+        problems.append(f"the lines are of {len(plan_ids)} plans: {', '.join(plan_ids)}")
+    if problems:
+        raise InputError(problems[:SHOWN_PROBLEMS], len(problems))
+    return IndexChanges(next(iter(plan_ids), None), upserts, deletes, kept)
+
+
+def passage_of(content: str, metadata: Mapping[str, Any]) -> str:
+    """Return the text of an entry less the path of headings that the default template puts before it."""
+    headings = metadata.get("headings")
+    return content.removeprefix(f"{headings}\n\n") if isinstance(headings, str) else content
+
+
+def as_hit(
+    content: str,
+    metadata: Mapping[str, Any],
+    identity: str | None,
+    score: float | None = None,
+    vector: Sequence[float] | None = None,
+) -> dict[str, Any]:
+    """Return what a framework found as a hit for `scrapy_dedup.retrieval.dedupe_hits`."""
+    return {
+        "text": passage_of(content, metadata),
+        "score": score,
+        "id": metadata.get("entry_id", identity),
+        "url": metadata.get("url", metadata.get("source")),
+        "sources": metadata.get("sources"),
+        "group": metadata.get("group"),
+        "simhash": metadata.get("simhash"),
+        "vector": vector,
+        "lineage": metadata.get("lineage"),
+    }
+
+
+def in_batches(entries: Sequence[Entry], size: int) -> Iterator[Sequence[Entry]]:
+    """Yield entries some at a time."""
+    for start in range(0, len(entries), size):
+        yield entries[start : start + size]
+
+
+_OPS = ("upsert", "keep", "delete")
+_CHUNK_FIELDS: Mapping[str, type] = {
+    "id": str,
+    "uuid": str,
+    "embed_text": str,
+    "embed_key": str,
+    "headings": list,
+    "sources": list,
+}
+_PLAN_FIELDS: Mapping[str, type] = {"plan_id": str, "op": str, "id": str, "uuid": str, "embed_key": str}
+_UPSERT_FIELDS = {**_PLAN_FIELDS, "embed_text": str, "metadata": dict, "sources": list}
+
+
+def _records(source: Source) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each record as its line would have it, with its place."""
+    if not isinstance(source, (str, Path)):
+        for number, record in enumerate(source, 1):
+            yield f"record {number}", record if isinstance(record, Mapping) else to_dict(record)
+        return
+    path = Path(source)
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield f"{path} line {number}", _parsed(line)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError([f"{path} cannot be read: {error}"], 1) from error
+
+
+def _parsed(line: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _problems(record: Mapping[str, Any], schema: str, fields: Mapping[str, type]) -> list[str]:
+    if record.get("schema") != schema:
+        return [f"is no record of {schema}"]
+    wrong = [
+        f"{name} has to be of type {kind.__name__}"
+        for name, kind in fields.items()
+        if not isinstance(record.get(name), kind)
+    ]
+    if wrong:
+        return wrong
+    sources, metadata = record.get("sources") or (), record.get("metadata") or {}
+    if not all(isinstance(source, Mapping) and isinstance(source.get("url"), str) for source in sources):
+        wrong.append("sources lack a url")
+    if "embed_text" in fields and not sources:
+        wrong.append("sources is empty")
+    if not all(isinstance(value, (str, int, float)) for value in metadata.values()):
+        wrong.append("metadata holds more than strings, numbers and flags")
+    return wrong
+
+
+def _chunk_entry(record: Mapping[str, Any]) -> Entry:
+    first = record["sources"][0]
+    stated = {
+        "url": first["url"],
+        "title": first.get("title"),
+        "headings": HEADING_SEPARATOR.join(map(str, record["headings"])) or None,
+        "language": record.get("language"),
+        "corpus": record.get("corpus"),
+        "shared": record.get("shared"),
+        # A chunk that is like no other leads a group of its own: so two hits need not be compared again.
+        "group": record.get("group") or record["id"],
+        "simhash": record.get("simhash"),
+    }
+    return _entry(record, stated)
+
+
+def _plan_entry(record: Mapping[str, Any]) -> Entry:
+    return _entry(record, record["metadata"])
+
+
+def _entry(record: Mapping[str, Any], stated: Mapping[str, Scalar | None]) -> Entry:
+    metadata = {name: value for name, value in stated.items() if value is not None}
+    metadata["entry_id"] = record["id"]
+    metadata["sources"] = "\n".join(dict.fromkeys(source["url"] for source in record["sources"]))
+    return Entry(record["id"], record["uuid"], record["embed_text"], metadata, record["embed_key"])
