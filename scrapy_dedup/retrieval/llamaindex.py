@@ -6,7 +6,6 @@ Needs the extra ``llamaindex``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.indices import VectorStoreIndex
@@ -171,15 +170,21 @@ def _add(store: BasePydanticVectorStore | VectorStoreIndex, written: Sequence[Te
 
 
 def _delete(store: BasePydanticVectorStore | VectorStoreIndex, identities: Sequence[str]) -> None:
-    options: dict[str, Any] = {"delete_from_docstore": True} if isinstance(store, VectorStoreIndex) else {}
+    """Take nodes out as far as they are there."""
+    vectors = store.vector_store if isinstance(store, VectorStoreIndex) else store
     try:
-        store.delete_nodes([*identities], **options)
+        vectors.delete_nodes([*identities])
     except NotImplementedError:  # every store can delete by document, and each node is one
         for identity in identities:
-            if isinstance(store, VectorStoreIndex):
-                store.delete_ref_doc(identity, **options)
-            else:
-                store.delete(identity)
+            vectors.delete(identity)
+    if isinstance(store, VectorStoreIndex):
+        # Of a store that keeps no text the index has the nodes, and it fails on those that it does not know.
+        known = [identity for identity in identities if identity in store.index_struct.nodes_dict]
+        for identity in known:
+            store.index_struct.delete(identity)
+            store.docstore.delete_document(identity, raise_error=False)
+        if known:
+            store.storage_context.index_store.add_index_struct(store.index_struct)
 
 
 def _node(entry: Entry, ids: IdKind) -> TextNode:

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_dedup.near import simhash
@@ -437,6 +437,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(ANY_HITS, OPTIONS)
 def test_each_hit_is_kept_or_dropped_in_its_order_and_unchanged(hits, options):
     before = copy.deepcopy(hits)
@@ -452,6 +453,7 @@ def test_each_hit_is_kept_or_dropped_in_its_order_and_unchanged(hits, options):
     assert sorted(kept_places + dropped_places) == [*range(len(hits))]
 
 
+@settings(deadline=None, max_examples=60)
 @given(ANY_HITS, OPTIONS)
 def test_what_was_kept_is_kept_again(hits, options):
     kept, _ = dedupe_hits(hits, **options)
@@ -462,6 +464,7 @@ def test_what_was_kept_is_kept_again(hits, options):
     assert [id(one.hit) for one in again] == [id(one.hit) for one in kept]
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.sampled_from(SENTENCES[:-1]), min_size=1, max_size=10), st.randoms())
 def test_of_equals_the_first_is_kept_whatever_their_order(texts, source):
     hits = [Hit(text, score=0.5, id=str(place)) for place, text in enumerate(texts)]
@@ -474,6 +477,7 @@ def test_of_equals_the_first_is_kept_whatever_their_order(texts, source):
     assert {one.hit.text for one in dedupe_hits(copies)[0]} == {hit.text for hit in copies}
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.sampled_from(SENTENCES), max_size=8), st.sampled_from([None, [1.0, 0.5]]))
 def test_no_repetition_claims_something_else(texts, vector):
     _, dropped = dedupe_hits([Hit(text, vector=vector) for text in texts])
@@ -488,6 +492,7 @@ WORDS = str.split(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=24),
     st.lists(st.tuples(st.integers(0, 24), st.sampled_from(WORDS), st.integers(0, 2)), max_size=3),
