@@ -28,7 +28,6 @@ spread over a text are alike to the same degree and say the same.
 
 _FIRST_UNSPACED = chr(UNSPACED[0][0])
 _PUNCTUATION = ".,;:!?"
-_AROUND_WORDS = _PUNCTUATION + "\"'()[]*_`"
 _NO_SHINGLES = np.zeros(0, np.uint64)
 _BLOCK_BYTES = 4_000_000
 
@@ -120,6 +119,7 @@ class Passages:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
+        self._split: dict[int, Sequence[str]] = {}
         self._folded: dict[int, Sequence[str]] = {}
         self._readings: dict[int, Reading] = {}
         self._changes: dict[tuple[int, int], bool] = {}
@@ -144,8 +144,7 @@ class Passages:
 
     def _read_claims(self, a: int, b: int) -> bool:
         if self._is_spaced(a) and self._is_spaced(b):
-            words_a, words_b = self._texts[a].split(), self._texts[b].split()
-            screened = screened_claims(words_a, words_b, self._places_between(a, b))
+            screened = screened_claims(self._written(a), self._written(b), self._places_between(a, b))
             if screened is not None:
                 return screened
         compared = compare_read(self._reading(a), self._reading(b), min_jaccard=0.0, min_containment=0.0)
@@ -166,6 +165,11 @@ class Passages:
         text = self._texts[place]
         return text.isascii() or max(text) < _FIRST_UNSPACED
 
+    def _written(self, place: int) -> Sequence[str]:
+        if place not in self._split:
+            self._split[place] = self._texts[place].split()
+        return self._split[place]
+
     def _reading(self, place: int) -> Reading:
         if place not in self._readings:
             tokens = claim_tokens(self._texts[place])
@@ -175,8 +179,8 @@ class Passages:
 
 
 def folded(text: str) -> list[str]:
-    """Return the words of a text, as white space sets them apart, without case and punctuation."""
-    return [word.strip(_AROUND_WORDS) for word in text.casefold().split()]
+    """Return the words of a text, as white space sets them apart, without case."""
+    return text.casefold().split()
 
 
 def screened_claims(a: Sequence[str], b: Sequence[str], places: Sequence[Place]) -> bool | None:

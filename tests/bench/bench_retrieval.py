@@ -158,9 +158,10 @@ def text_of(text: str) -> Text:
     )
 
 
-def chunks_of(url: str, options: ChunkOptions) -> list[ChunkRecord]:
+def chunks_of(url: str, options: ChunkOptions, *, relates: bool) -> list[ChunkRecord]:
     with Ledger.open(url) as ledger, live_chunks(ledger, "default", options) as live:
-        relate_similar(live)
+        if relates:
+            relate_similar(live)
         return [*live.records()]
 
 
@@ -315,8 +316,10 @@ def measure(name: str, site: Site, model: Model) -> dict[str, dict[str, Result]]
     with tempfile.TemporaryDirectory(prefix="dedup-bench-") as folder:
         url = f"sqlite:///{folder}/dedup.db"
         fill(url, site.pages)
-        plain = chunks_of(url, ChunkOptions(size=site.chunk_size, shared_share=None))
-        cut = chunks_of(url, ChunkOptions(size=site.chunk_size))
+        plain = chunks_of(
+            url, ChunkOptions(size=site.chunk_size, shared_share=None), relates=site.relates_raw
+        )
+        cut = chunks_of(url, ChunkOptions(size=site.chunk_size), relates=True)
     strings = {one.id: one.embed_text for one in [*plain, *cut]}
     places = {identity: place for place, identity in enumerate(strings)}
     matrix = model.embed([*strings.values()])
@@ -329,6 +332,8 @@ def measure(name: str, site: Site, model: Model) -> dict[str, dict[str, Result]]
     results: dict[str, dict[str, Result]] = {}
     raw_count = 0
     for variant in variants(plain, cut):
+        if variant.name == "exact + near" and not site.relates_raw:
+            continue
         searching = Searching(variant, places, matrix)
         raw_count = raw_count or len(variant.entries)
         less = 1 - len(variant.entries) / raw_count
@@ -339,7 +344,7 @@ def measure(name: str, site: Site, model: Model) -> dict[str, dict[str, Result]]
             f" | {'':>8}  {one.distinct:10.2f} {one.waste:8.1%} {one.hit:6.3f}"
             for one in results[variant.name].values()
         )
-        print(f"  {variant.name:<32} {len(variant.entries):>10,} {less:>6.0%}{row}", flush=True)
+        print(f"  {variant.name:<32} {len(variant.entries):>10,} {less:>6.1%}{row}", flush=True)
     tell_groups("similar chunks that stand behind another", plain, cut)
     tell_releases(cut)
     print(f"  {time.perf_counter() - started:.0f} seconds")

@@ -42,6 +42,7 @@ class Site:
     pages: dict[str, str]
     questions: dict[str, list[Question]]
     chunk_size: int = 1_000
+    relates_raw: bool = True  # 500 copies of a passage in as many contexts make a million pairs
 
 
 def page_of(url: str) -> str:
@@ -125,7 +126,33 @@ def as_markdown(text: str) -> str:
         else:
             kept.append(lines[place])
             place += 1
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    rendered = (_without_markup(line) for line in kept)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line for line in rendered if line is not None)).strip()
+
+
+_TITLES = {
+    "note": "Note",
+    "warning": "Warning",
+    "seealso": "See also",
+    "versionadded": "New in Django",
+    "versionchanged": "Changed in Django",
+    "deprecated": "Deprecated since version",
+    "admonition": "",
+}
+
+
+def _without_markup(line: str) -> str | None:
+    """Return a line as a page shows it: labels and the like are not shown, notes have a title."""
+    directive = re.match(r"( *)\.\. +(?:_[^:]+:|([\w-]+) ?::)(.*)", line)
+    if directive is None:
+        return re.sub(r"::$", ":", line)
+    indent, name, rest = directive.groups()
+    if name in _TITLES:
+        return f"{indent}{_TITLES[name]} {rest.strip()}".rstrip()
+    return f"{indent}{rest.strip()}" if name and name not in _UNSHOWN and rest.strip() else None
+
+
+_UNSHOWN = {"code-block", "console", "module", "currentmodule", "highlight", "index", "toctree", "contents"}
 
 
 def _is_rule(line: str) -> bool:
@@ -164,13 +191,31 @@ def sentence(words: Sequence[str], source: random.Random) -> str:
     )
 
 
+NOTICE_WHO = "readers members borrowers visitors guardians societies schools couriers trustees clerks".split()
+NOTICE_DEEDS = """must renew|may return|shall report|must sign|may collect|shall deposit|must insure|may request
+|shall declare|must cancel|may transfer|shall acknowledge""".replace("\n", "").split("|")
+NOTICE_THINGS = """loan card|copying fee|reading permit|damage form|lending agreement|overdue notice|guarantee
+|reservation slip|entry badge|transport crate|privacy statement|appeal|invoice|waiver|locker key|refund"""
+NOTICE_WHEN = """before the desk closes|within the stated term|upon written consent|at their own expense
+|during office hours|without further notice|by registered post|under supervision"""
+
+
+def notice(source: random.Random) -> str:
+    """Return a sentence of rules that no page is about."""
+    things, when = (listed.replace("\n", "").split("|") for listed in (NOTICE_THINGS, NOTICE_WHEN))
+    first, second = source.sample(things, 2)
+    return (
+        f"{source.choice(NOTICE_WHO).capitalize()} {source.choice(NOTICE_DEEDS)} the {first} and the {second} "
+        f"{source.choice(when)}."
+    )
+
+
 def preamble_site(seed: int = 7) -> Site:
     """Return pages that put a preamble of 400 words between their title and their own text."""
     source = random.Random(seed)
-    formal = topic(source)
     said: list[str] = []
     while len(" ".join(said).split()) < 400:
-        said.append(sentence(formal if source.random() < 0.4 else topic(source), source))
+        said.append(notice(source))
     third = len(said) // 3
     preamble = "\n\n".join(
         " ".join(part) for part in (said[:third], said[third : 2 * third], said[2 * third :])
@@ -181,11 +226,9 @@ def preamble_site(seed: int = 7) -> Site:
         title = f"The {words[4]} {words[0]} of {source.choice(PLACES)}"
         text = " ".join(sentence(words, source) for _ in range(12))
         pages[f"https://memo.example/{number}-{words[0]}"] = f"# {title}\n\n{preamble}\n\n{text}"
-        own.append(
-            Question(f"{title}, {words[1]} and {words[2]}", page=f"{number}-{words[0]}", section=title)
-        )
+        own.append(Question(f"{title}, {words[1]} and {words[2]}", page=f"{number}-{words[0]}"))
     about = [Question(one, words=one) for one in source.sample(said, 24)]
-    return Site(pages, {"own": source.sample(own, 250), "preamble": about})
+    return Site(pages, {"own": source.sample(own, 250), "preamble": about}, relates_raw=False)
 
 
 def template_site(seed: int = 9) -> Site:
