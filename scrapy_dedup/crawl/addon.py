@@ -11,6 +11,7 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.conf import closest_scrapy_cfg
 
 from scrapy_dedup.config import PREFIX, Config
+from scrapy_dedup.crawl import chunk_feed
 from scrapy_dedup.crawl.canonicals import Canonicals
 from scrapy_dedup.crawl.conditional import ConditionalRequests
 from scrapy_dedup.crawl.crawl_delay import CrawlDelayMiddleware
@@ -77,7 +78,7 @@ class Addon:
             LedgerError: when only the ledger cannot be used; nothing was created or changed.
         """
         # An unknown feed format would switch off every feed of the user: the formats are known even when off.
-        for feed_format, exporter in EXPORTERS.items():
+        for feed_format, exporter in {**EXPORTERS, chunk_feed.FORMAT: chunk_feed.ChunksExporter}.items():
             settings["FEED_EXPORTERS"].setdefault(feed_format, exporter, "addon")
         config = checked_config(settings)
         if not config.enabled:
@@ -185,6 +186,8 @@ def add_feeds(settings: BaseSettings) -> None:
         item_filter = FILTERS.get(str(options.get("format"))) if isinstance(options, Mapping) else None
         if item_filter and not options.get("item_filter"):
             feeds.set(uri, {**options, "item_filter": item_filter}, feeds.getpriority(uri) or 0)
+        if isinstance(options, Mapping | BaseSettings) and options.get("format") == chunk_feed.FORMAT:
+            feeds.set(uri, {**options, **chunk_feed.FEED_OPTIONS}, feeds.getpriority(uri) or 0)
     formats = {
         options.get("format") for options in feeds.values() if isinstance(options, Mapping | BaseSettings)
     }

@@ -60,7 +60,7 @@ def _selected(plain: dict[str, Any], fields: Mapping[str, str] | Iterable[str] |
     return {"schema": plain["schema"], **chosen}
 
 
-class _RecordExporter(BaseItemExporter):
+class RecordExporter(BaseItemExporter):
     """Writes one record for each page that has one; encoding is UTF-8 and one record is one line, always."""
 
     def __init__(self, file: IO[bytes], *, crawler: Crawler | None = None, **kwargs: object) -> None:
@@ -112,7 +112,7 @@ class _RecordExporter(BaseItemExporter):
                 FEED_FOREIGN_ITEMS,
             )
 
-    def _stop_writing(self, error: OSError) -> None:
+    def _stop_writing(self, error: Exception) -> None:
         """Leave the feed as it is: to go on after a failed write would put a line into the middle of one."""
         self._broken = True
         self._count(FEED_WRITE_ERRORS)
@@ -127,7 +127,7 @@ class _RecordExporter(BaseItemExporter):
             self._crawler.stats.inc_value(stat_name)
 
 
-class ObservationsExporter(_RecordExporter):
+class ObservationsExporter(RecordExporter):
     """The feed format ``observations``: one line for each page or failure that was recorded."""
 
     def records(self, row: PageRow) -> Sequence[ObservationRecord]:
@@ -135,7 +135,7 @@ class ObservationsExporter(_RecordExporter):
         return (row.observation,)
 
 
-class BodiesExporter(_RecordExporter):
+class BodiesExporter(RecordExporter):
     """The feed format ``bodies``: one line for each text that this job was the first to commit."""
 
     def records(self, row: PageRow) -> Sequence[BodyRecord]:
@@ -143,7 +143,7 @@ class BodiesExporter(_RecordExporter):
         return () if row.body is None else (row.body,)
 
 
-class ChangesExporter(_RecordExporter):
+class ChangesExporter(RecordExporter):
     """The feed format ``changes``: what became of the key of each page or failure, and of keys led there.
 
     It compares with the last valid page that the ledger holds of the key, of whatever job in the corpus. What

@@ -18,12 +18,14 @@ class _Row:
         stat: the name of its counter.
         base: the label of the row that it is a share of; None stands alone.
         saves: whether the row is what the layer left of its base (True), or a part of its base (False).
+        always: whether the row is shown when nothing was counted.
     """
 
     label: str
     stat: str
     base: str | None = None
     saves: bool = True
+    always: bool = True
 
 
 _ROWS = (
@@ -36,6 +38,9 @@ _ROWS = (
     _Row("distinct payloads", stats.PAYLOADS_DISTINCT, "valid pages"),
     _Row("distinct bodies", stats.BODIES_DISTINCT, "distinct payloads"),
     _Row("new bodies", stats.BODIES_NEW, "distinct bodies", saves=False),
+    _Row("chunks", stats.CHUNKS, always=False),
+    _Row("distinct chunks", stats.CHUNKS_DISTINCT, "chunks", always=False),
+    _Row("reused vectors", stats.EMBEDDINGS_REUSED, "distinct chunks", saves=False, always=False),
     _Row("aliases kept", stats.ALIASES_KEPT),
 )
 
@@ -62,7 +67,7 @@ def funnel(counters: Mapping[str, int]) -> str:
     aliases kept            120
     """
     counts = {row.label: counters.get(row.stat, 0) for row in _ROWS}
-    return "\n".join(_line(row, counts) for row in _ROWS)
+    return "\n".join(_line(row, counts) for row in _ROWS if row.always or row.stat in counters)
 
 
 def _line(row: _Row, counts: Mapping[str, int]) -> str:

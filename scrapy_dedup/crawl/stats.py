@@ -33,6 +33,9 @@ PAYLOADS_DISTINCT = "dedup/payloads/distinct"
 BODIES_DISTINCT = "dedup/bodies/distinct"
 BODIES_NEW = "dedup/bodies/new"
 ALIASES_KEPT = "dedup/aliases/kept"
+CHUNKS = "dedup/chunks/seen"
+CHUNKS_DISTINCT = "dedup/chunks/distinct"
+EMBEDDINGS_REUSED = "dedup/chunks/embeddings_reused"
 FEED_FOREIGN_ITEMS = "dedup/feed/foreign_items"
 FEED_WRITE_ERRORS = "dedup/feed/write_errors"
 CRAWL_DELAY_HOSTS = "dedup/crawl_delay/hosts"
@@ -67,6 +70,9 @@ STATS: dict[str, str] = {
     BODIES_DISTINCT: "Distinct texts of the valid pages.",
     BODIES_NEW: "Texts that this job brought into the ledger.",
     ALIASES_KEPT: "URLs recorded as merged, rewritten, redirected or denied.",
+    CHUNKS: "Chunks of all live pages of the corpus, with a feed of the format chunks.",
+    CHUNKS_DISTINCT: "Distinct chunks among them.",
+    EMBEDDINGS_REUSED: "Distinct chunks whose vector was made for a plan that was confirmed.",
     FEED_FOREIGN_ITEMS: "Items that our feed formats refused because they are no pages.",
     FEED_WRITE_ERRORS: "Feeds of ours that stopped because a write failed; the ledger goes on.",
     CRAWL_DELAY_HOSTS: "Hosts whose robots.txt asks for a pause between requests, which they get.",

@@ -79,6 +79,12 @@ def test_a_released_ledger_opens_and_holds_what_it_held(golden, tmp_path, record
         later = [line[name] for line, was in zip(lines, held, strict=True) for name in line.keys() - was]
         assert set(later) <= {None}
         assert ledger.check(deep=True) == []
+        knows_plans = int(golden.stem.rpartition("v")[2]) >= 3
+        assert [(one.id[-1], one.is_held) for one in ledger.index_entries("default", "golden")] == (
+            [("0", True), ("1", False), ("2", True)] if knows_plans else []
+        )
+        if knows_plans:
+            assert ledger.applied_plan("default", "golden").plan_id == f"plan1-{1:032x}"
     with records.crawl(f"sqlite:///{path}", records.job("next")) as one:
         assert not one.see("The Text").body_is_new
 

@@ -21,6 +21,7 @@ from scrapy_dedup.ledger import (
     record_decision,
 )
 from scrapy_dedup.ledger.events import Claim, record_claims
+from scrapy_dedup.ledger.plans import PlanChange, confirm_plan, save_plan
 from scrapy_dedup.ledger.schema import SCHEMA_VERSION
 from scrapy_dedup.records import (
     AliasRecord,
@@ -158,6 +159,28 @@ def decide(url: str) -> None:
     record_claims(url, said, at="2026-01-02T05:00:00Z")
 
 
+def plans(url: str) -> None:
+    """Confirm a plan for an index, and leave another one waiting."""
+    for number, name in enumerate(("upserted", "deleted", "waiting")):
+        changes = [
+            PlanChange(
+                f"entry1-{place:032x}",
+                is_delete=name == "deleted" and place == 1,
+                embed_key=sha(f"vector {place}"),
+                payload=sha(f"payload {place}")[7:],
+                owners=(f"{SITE}/a", "größe \x00"),
+            )
+            for place in range(number, 2 + number)
+        ]
+        plan_id = f"plan1-{number:032x}"
+        options = {"chunk_policy": "chunks1-0123456789abcdef", "template": None}
+        save_plan(
+            url, JOB.corpus, "golden", plan_id=plan_id, options=options, changes=changes, is_whole=False
+        )
+        if name != "waiting":
+            confirm_plan(url, JOB.corpus, "golden", plan_id)
+
+
 def main() -> int:
     path = FOLDER / f"ledger-v{SCHEMA_VERSION}.db"
     if path.exists():
@@ -172,6 +195,7 @@ def main() -> int:
         writer.note(AliasRecord(JOB.job_id, key + raw, key, key, "rewritten", "tracking", None, 1, 2))
     writer.finish("finished")
     decide(url)
+    plans(url)
     path.with_name(path.name + ".lock").unlink()
     with Ledger.open(url) as ledger:
         held = [*ledger.jobs(), *ledger.observations(), *ledger.bodies(), *ledger.aliases()]
