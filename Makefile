@@ -31,8 +31,12 @@ lint: $(VENV)/.installed-dev
 type: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
+$(VENV)/.installed-bench: pyproject.toml $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	touch $@
+
 # All benchmarks, or one: make bench ONLY=urls
-bench: $(VENV)/.installed-dev
+bench: $(VENV)/.installed-bench
 	@for script in tests/bench/bench_$(or $(ONLY),*).py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:

@@ -161,20 +161,25 @@ def _is_rule(line: str) -> bool:
 
 # -- B and C: generated
 
-THINGS = """kettle bridge orchard violin harbour glacier loom saddle compass lantern beehive windmill quarry
+THINGS = str.split("""
+kettle bridge orchard violin harbour glacier loom saddle compass lantern beehive windmill quarry
 vineyard chimney ferry telescope anvil canoe tapestry lighthouse aqueduct piano drum sundial carpet mosaic
 observatory printing-press greenhouse monastery tavern foundry shipyard library bakery pottery brewery
-fountain archive stable cellar dovecote tannery sawmill granary pulpit staircase organ clock""".split()
-QUALITIES = """copper wooden crooked painted abandoned narrow silent gilded frozen mossy woven vaulted
+fountain archive stable cellar dovecote tannery sawmill granary pulpit staircase organ clock""")
+QUALITIES = str.split("""
+copper wooden crooked painted abandoned narrow silent gilded frozen mossy woven vaulted
 smoky salted hollow slender ancient rusty marble velvet amber granite ivory scarlet leaning tiled flooded
-carved sunken twisted""".split()
-PLACES = """Bergen Toledo Ghent Riga Porto Split Lucca Bruges Cork Turku Basel Malmo Trieste Nantes Krakow
-Zadar Leiden Durham Graz Siena Tartu Vigo Aachen Bath Coimbra Dresden Evora Ferrara Girona Haarlem""".split()
-DEEDS = """repaired measured painted inherited borrowed described restored flooded guarded carried weighed
-polished rebuilt catalogued admired auctioned dismantled rented sketched blessed""".split()
-PEOPLE = """weavers sailors monks surveyors gardeners masons beekeepers pilgrims apprentices merchants
-millers shepherds carpenters glaziers nuns fishermen coopers drummers copyists potters""".split()
-SEASONS = "spring summer autumn winter harvest lent carnival advent".split()
+carved sunken twisted""")
+PLACES = str.split("""
+Bergen Toledo Ghent Riga Porto Split Lucca Bruges Cork Turku Basel Malmo Trieste Nantes Krakow
+Zadar Leiden Durham Graz Siena Tartu Vigo Aachen Bath Coimbra Dresden Evora Ferrara Girona Haarlem""")
+DEEDS = str.split("""
+repaired measured painted inherited borrowed described restored flooded guarded carried weighed
+polished rebuilt catalogued admired auctioned dismantled rented sketched blessed""")
+PEOPLE = str.split("""
+weavers sailors monks surveyors gardeners masons beekeepers pilgrims apprentices merchants
+millers shepherds carpenters glaziers nuns fishermen coopers drummers copyists potters""")
+SEASONS = str.split("spring summer autumn winter harvest lent carnival advent")
 
 
 def topic(source: random.Random) -> list[str]:
@@ -191,9 +196,11 @@ def sentence(words: Sequence[str], source: random.Random) -> str:
     )
 
 
-NOTICE_WHO = "readers members borrowers visitors guardians societies schools couriers trustees clerks".split()
-NOTICE_DEEDS = """must renew|may return|shall report|must sign|may collect|shall deposit|must insure|may request
-|shall declare|must cancel|may transfer|shall acknowledge""".replace("\n", "").split("|")
+NOTICE_WHO = str.split(
+    "readers members borrowers visitors guardians societies schools couriers trustees clerks"
+)
+NOTICE_DEEDS = """must renew|may return|shall report|must sign|may collect|shall deposit|must insure
+|may request|shall declare|must cancel|may transfer|shall acknowledge""".replace("\n", "").split("|")
 NOTICE_THINGS = """loan card|copying fee|reading permit|damage form|lending agreement|overdue notice|guarantee
 |reservation slip|entry badge|transport crate|privacy statement|appeal|invoice|waiver|locker key|refund"""
 NOTICE_WHEN = """before the desk closes|within the stated term|upon written consent|at their own expense
@@ -204,10 +211,8 @@ def notice(source: random.Random) -> str:
     """Return a sentence of rules that no page is about."""
     things, when = (listed.replace("\n", "").split("|") for listed in (NOTICE_THINGS, NOTICE_WHEN))
     first, second = source.sample(things, 2)
-    return (
-        f"{source.choice(NOTICE_WHO).capitalize()} {source.choice(NOTICE_DEEDS)} the {first} and the {second} "
-        f"{source.choice(when)}."
-    )
+    who, deed = source.choice(NOTICE_WHO).capitalize(), source.choice(NOTICE_DEEDS)
+    return f"{who} {deed} the {first} and the {second} {source.choice(when)}."
 
 
 def preamble_site(seed: int = 7) -> Site:
