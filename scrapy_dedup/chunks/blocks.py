@@ -101,16 +101,17 @@ class Headings:
 
 
 def _paths(text: str, found: Sequence[Block]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the path that holds from the end of each heading on."""
+    """Yield where the path changes: before a heading to those above it, after it to it as well."""
     above: list[tuple[int, str]] = []
     for block in found:
         if block.kind is not Kind.HEADING:
             continue
         title = heading_text(text[block.start : block.end])
         above = [one for one in above if one[0] < block.level]
+        yield block.start, tuple(said for _, said in above)
         if title:
             above.append((block.level, title))
-        yield block.end, tuple(title for _, title in above)
+        yield block.end, tuple(said for _, said in above)
 
 
 def heading_text(line: str) -> str:
