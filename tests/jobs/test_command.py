@@ -1,0 +1,124 @@
+"""``scrapy dedup export chunks`` and ``scrapy dedup plan``: files, confirmation, refusals."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+from scrapy.settings import Settings
+
+from scrapy_dedup.crawl.cli.context import run_reported
+from scrapy_dedup.crawl.cli.export import run as run_export
+from scrapy_dedup.crawl.cli.plan import run as run_plan
+from scrapy_dedup.crawl.commands import DedupCommand
+
+from ..ledger.test_schemas import validator_of
+from .conftest import GONE
+from .test_live import PREAMBLE, paragraph
+
+RUNS = {"export": run_export, "plan": run_plan}
+
+
+@pytest.fixture
+def run(site, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = DedupCommand()
+    command.settings = Settings()
+    parser = argparse.ArgumentParser()
+    command.add_options(parser)
+
+    def run_command(*words, **settings):
+        options = parser.parse_args([*words, "--ledger", site.url])
+        options.set = []
+        code = run_reported(RUNS[words[0]], options, Settings(settings))
+        said = capsys.readouterr()
+        return SimpleNamespace(code=code, out=said.out, err=said.err)
+
+    return run_command
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def plan_id(done) -> str:
+    return re.search(r"plan1-[0-9a-f]{32}", done.out)[0]
+
+
+def test_chunks_are_exported_with_what_they_are_like(site, run, tmp_path):
+    site.crawl(
+        {f"/p/{number}": "\n\n".join([paragraph(number), *PREAMBLE]) for number in range(6)}
+        | {"/near": paragraph(50), "/like": paragraph(50).replace("5001", "pretty 5001")}
+    )
+    done = run("export", "chunks")
+    assert done.code == 0
+    assert re.search(r"chunks +26\ndistinct chunks +11\n +shared +3", done.out)
+    found = lines(tmp_path / "dedup-export" / "chunks.jsonl")
+    for line in found:
+        validator_of("chunk").validate(line)
+    like = [line for line in found if line["near"]]
+    assert len(like) == 2
+    assert {one["near"][0]["id"] for one in like} == {one["id"] for one in like}
+    assert not any(line["near"] for line in found if line not in like)
+
+
+def test_a_plan_is_written_applied_and_then_empty(site, run, tmp_path):
+    site.crawl({"/a": paragraph(1), "/b": paragraph(2)})
+    first = run("plan", "--model", "m", "--dimensions", "256")
+    path = tmp_path / "dedup-plan" / "plan.jsonl"
+    before = path.read_bytes()
+    for line in lines(path):
+        validator_of("plan").validate(line)
+    assert f"scrapy dedup plan --applied {plan_id(first)}" in first.out
+    run("plan", "--model", "m", "--dimensions", "256")
+    assert path.read_bytes() == before
+    assert "is confirmed" in run("plan", "--applied", plan_id(first)).out
+    assert "was confirmed before" in run("plan", "--applied", plan_id(first)).out
+    chosen = {"DEDUP_CHUNKS": {"model": "m", "dimensions": 256}}
+    again = run("plan", **chosen)
+    assert "nothing is to be done" in again.out
+    assert [line["op"] for line in lines(path)] == ["keep", "keep"]
+
+
+def test_a_mass_delete_is_refused_and_leaves_the_files_as_they_are(site, run, tmp_path):
+    site.crawl({f"/p/{number}": paragraph(number) for number in range(20)})
+    run("plan", "--applied", plan_id(run("plan")))
+    before = (tmp_path / "dedup-plan" / "plan.jsonl").read_bytes()
+    site.crawl({f"/p/{number}": GONE for number in range(12)})
+    refused = run("plan")
+    assert refused.code == 1
+    assert "would delete 12 of the 20 entries" in refused.err
+    assert "why: 12 gone" in refused.err
+    assert (tmp_path / "dedup-plan" / "plan.jsonl").read_bytes() == before
+    assert run("plan", "--max-delete", "0.6").code == 0
+
+
+def test_parquet_holds_the_same_lines(site, run, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    site.crawl({"/a": "\n\n".join(["# Title", paragraph(1), paragraph(2)])})
+    for what, name in (("export", "chunks"), ("plan", "plan")):
+        words = [what, "chunks"] if what == "export" else [what]
+        for form in ("jsonl", "parquet"):
+            assert run(*words, "--out", str(tmp_path / "out"), "--format", form).code == 0
+        rows = parquet.read_table(tmp_path / "out" / f"{name}.parquet").to_pylist()
+        expected = lines(tmp_path / "out" / f"{name}.jsonl")
+        for line in expected:
+            if line.get("metadata"):
+                line["metadata"] = {"headings": None, **line["metadata"]}
+        assert rows == expected
+
+
+def test_all_faults_of_the_options_are_told_at_once(site, run, tmp_path):
+    site.crawl({"/a": "Text."})
+    wrong = ["--max-delete", "x", "--target", "a b", "--since", "j", "--rebuild", "--applied", "p"]
+    done = run("plan", *wrong)
+    assert done.code == 1
+    assert "5 problem(s) in options" in done.err
+    assert run("export", "chunks", "--since", "x").code == 1
+    assert run("plan", "--dimensions", "0").code == 1
+    assert "unknown option 'sise'" in run("plan", DEDUP_CHUNKS={"sise": 1}).err
+    assert "no plan was made" in run("plan", "--applied", "plan1-" + "0" * 32).err
+    assert not (tmp_path / "dedup-plan").exists()
