@@ -120,9 +120,8 @@ class Passages:
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
         self._split: dict[int, Sequence[str]] = {}
-        self._folded: dict[int, Sequence[str]] = {}
         self._readings: dict[int, Reading] = {}
-        self._changes: dict[tuple[int, int], bool] = {}
+        self._verdicts: dict[tuple[int, int], Verdict] = {}
         self._differing: dict[tuple[int, int], Sequence[Place]] = {}
 
     @cached_property
@@ -132,43 +131,43 @@ class Passages:
 
     def claims_differ(self, a: int, b: int) -> bool:
         """Tell whether two passages may claim different things, in whatever degree they are similar."""
-        key = (min(a, b), max(a, b))
-        if key not in self._changes:
-            self._changes[key] = self._read_claims(a, b)
-        return self._changes[key]
+        return self._judged(a, b) is Verdict.CLAIM_CHANGED
 
     def says_more(self, place: int, other: int) -> bool:
         """Tell whether a passage has `OWN_PASSAGE_WORDS` or more in one place that another one lacks."""
+        if self._judged(other, place) is Verdict.REFORMATTED:
+            return False
         places = merged(self._places_between(other, place))
         return any(end - start >= OWN_PASSAGE_WORDS for _, _, start, end in places)
 
-    def _read_claims(self, a: int, b: int) -> bool:
+    def _judged(self, a: int, b: int) -> Verdict:
+        key = (min(a, b), max(a, b))
+        if key not in self._verdicts:
+            self._verdicts[key] = self._read_claims(a, b)
+        return self._verdicts[key]
+
+    def _read_claims(self, a: int, b: int) -> Verdict:
         if self._is_spaced(a) and self._is_spaced(b):
-            screened = screened_claims(self._written(a), self._written(b), self._places_between(a, b))
+            screened = screened_claims(self._words(a), self._words(b), self._places_between(a, b))
             if screened is not None:
-                return screened
+                return Verdict.CLAIM_CHANGED if screened else Verdict.EDITED
         compared = compare_read(self._reading(a), self._reading(b), min_jaccard=0.0, min_containment=0.0)
-        return compared.verdict is Verdict.CLAIM_CHANGED
+        return compared.verdict
 
     def _places_between(self, a: int, b: int) -> Sequence[Place]:
         if (a, b) not in self._differing:
-            self._differing[a, b] = list(places_between(self._compared_words(a), self._compared_words(b)))
+            self._differing[a, b] = list(places_between(self._words(a), self._words(b)))
         return self._differing[a, b]
 
-    def _compared_words(self, place: int) -> Sequence[str]:
-        if place not in self._folded:
+    def _words(self, place: int) -> Sequence[str]:
+        if place not in self._split:
             spaced = self._is_spaced(place)
-            self._folded[place] = folded(self._texts[place]) if spaced else self._reading(place).words
-        return self._folded[place]
+            self._split[place] = self._texts[place].split() if spaced else self._reading(place).words
+        return self._split[place]
 
     def _is_spaced(self, place: int) -> bool:
         text = self._texts[place]
         return text.isascii() or max(text) < _FIRST_UNSPACED
-
-    def _written(self, place: int) -> Sequence[str]:
-        if place not in self._split:
-            self._split[place] = self._texts[place].split()
-        return self._split[place]
 
     def _reading(self, place: int) -> Reading:
         if place not in self._readings:
@@ -176,11 +175,6 @@ class Passages:
             words = [token.text for token in tokens]
             self._readings[place] = Reading(self._texts[place], tokens, words, _NO_SHINGLES)
         return self._readings[place]
-
-
-def folded(text: str) -> list[str]:
-    """Return the words of a text, as white space sets them apart, without case."""
-    return text.casefold().split()
 
 
 def screened_claims(a: Sequence[str], b: Sequence[str], places: Sequence[Place]) -> bool | None:
@@ -193,7 +187,7 @@ def screened_claims(a: Sequence[str], b: Sequence[str], places: Sequence[Place])
     Args:
         a: the words of one text, as white space sets them apart.
         b: those of the other one.
-        places: where the two differ, their `folded` words compared.
+        places: where the two differ.
     """
     in_doubt = False
     for start, end, new_start, new_end in places:

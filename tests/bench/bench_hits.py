@@ -1,9 +1,9 @@
 """What it takes to drop repeated hits, its bounds and its peers: ``python tests/bench/bench_hits.py``.
 
 Twenty hits of 700 characters come in fresh texts each time, and peers take turns on the same ones; CPU time
-of this process counts, the least of three runs. The peers: a loop over Python sets of word triples (the same Jaccard threshold, and
-nothing about claims), and LangChain's filters by vectors, as far as they are installed. They are given
-vectors that were computed before. Exit code 1 when a bound is missed.
+of this process counts, the least of three runs. The peers: a loop over Python sets of word triples (the same
+Jaccard threshold, and nothing about claims), and LangChain's filters by vectors, where they are installed,
+with vectors that were computed before. Exit code 1 when a bound is missed.
 """
 
 from __future__ import annotations

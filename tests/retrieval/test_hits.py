@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scrapy_dedup.near import simhash
 from scrapy_dedup.near.claims import Verdict, compare
 from scrapy_dedup.retrieval import Dropped, DropReason, Hit, Kept, dedupe_hits
-from scrapy_dedup.retrieval.repetition import folded, places_between, screened_claims
+from scrapy_dedup.retrieval.repetition import places_between, screened_claims
 
 GATE = (
     "The gate of the garden closes at nine in the evening, and visitors are asked to leave the paths by "
@@ -502,12 +502,10 @@ def test_a_first_look_never_overlooks_a_claim_that_reading_the_whole_text_finds(
     for place, word, taken_out in changes:
         after[place : place + taken_out] = [word]
 
-    before = " ".join(words)
-    places = places_between(folded(before), folded(" ".join(after)))
-    screened = screened_claims(words, after, [*places])
+    screened = screened_claims(words, after, [*places_between(words, after)])
 
     if screened is False:
-        verdict = compare(before, " ".join(after), min_jaccard=0, min_containment=0).verdict
+        verdict = compare(" ".join(words), " ".join(after), min_jaccard=0, min_containment=0).verdict
         assert verdict is not Verdict.CLAIM_CHANGED
 
 
