@@ -67,7 +67,7 @@ def test_settings_are_accepted_by_scrapy_and_by_the_suite(code, tmp_path, monkey
     crawler = get_crawler(Spider, {"ADDONS": {"scrapy_dedup.Addon": 500}, **named})
 
     formats = {options["format"] for options in crawler.settings.getdict("FEEDS").values()}
-    assert formats - {"changes"} == {"observations", "bodies"}
+    assert formats - {"changes", "chunks"} == {"observations", "bodies"}
 
 
 @pytest.mark.parametrize("code", [code for code in blocks("python") if code.startswith("import scrapy")])

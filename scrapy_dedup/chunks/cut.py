@@ -48,11 +48,14 @@ class Cutter:
         markdown: splits Markdown.
         plain: splits plain text.
         kept: repeated blocks that match one of these stay with the page's own text.
+        least_shared: characters of a run of repeated blocks; a shorter one stays with the page's own text, as
+            a label that a manual repeats ("For example:") says nothing by itself.
     """
 
     markdown: Split
     plain: Split
     kept: tuple[re.Pattern[str], ...] = ()
+    least_shared: int = 0
 
     def cut(self, text: str, representation: str, repeated: Repeated) -> list[Piece]:
         """Return the chunks of a body in the order in which they stand.
@@ -98,7 +101,12 @@ class Cutter:
             else:
                 runs[place] = place
             last = place
-        return runs
+        return self._long_runs(found, runs)
+
+    def _long_runs(self, found: Sequence[Block], runs: list[int | None]) -> list[int | None]:
+        ends = {run: block.end for block, run in zip(found, runs, strict=True) if run is not None}
+        short = {run for run, end in ends.items() if end - found[run].start < self.least_shared}
+        return [None if run in short else run for run in runs]
 
 
 def _repeated_places(

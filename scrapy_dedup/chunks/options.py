@@ -42,6 +42,7 @@ class ChunkOptions:
             of a framework, which then knows its own size.
         shared_share: the share of a host's page names that a block has to stand under to be cut as a chunk of
             its own; None leaves all blocks with their pages.
+        shared_chars: characters of neighbouring repeated blocks at least; shorter ones stay with their pages.
         keep_shared: regular expressions; a block in which one is found stays with its pages.
         template: how a chunk becomes the string that is embedded; None puts its headings before it.
         model: the name of the embedding model, with ``revision``, ``dimensions``, ``prefix``, ``normalize``
@@ -56,6 +57,7 @@ class ChunkOptions:
     tokenizer: str | None = None
     splitter: str = DEFAULT_SPLITTER
     shared_share: float | None = 0.05
+    shared_chars: int = 100
     keep_shared: tuple[str, ...] = ()
     template: str | None = None
     model: str | None = None
@@ -115,7 +117,7 @@ class ChunkOptions:
         except ValueError as error:
             name = "tokenizer" if self.unit == "tokens" else "splitter"
             raise ConfigError([f"DEDUP_CHUNKS: {name}: {error}"]) from error
-        return Cutter(markdown, plain, tuple(map(re.compile, self.keep_shared)))
+        return Cutter(markdown, plain, tuple(map(re.compile, self.keep_shared)), self.shared_chars)
 
     @cached_property
     def policy_id(self) -> str:
@@ -133,6 +135,7 @@ class ChunkOptions:
             if self.tokenizer
             else None,
             "shared_share": self.shared_share,
+            "shared_chars": self.shared_chars,
             "keep_shared": list(self.keep_shared),
         }
         return f"{SCHEME}-{digest_of(shaping)[:16]}"
@@ -222,6 +225,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         "'markdown' or 'package.module:name'",
     ),
     ("shared_share", _or_none(_is_share), "a share above 0 and at most 1, or None"),
+    ("shared_chars", _is_whole(0, MAX_SIZE), f"a whole number from 0 to {MAX_SIZE:,}"),
     ("keep_shared", _are_patterns, f"a list of up to {MAX_PATTERNS} regular expressions"),
     ("template", _or_none(_is_text), "a text with fields such as {headings} and {text}, or None"),
     ("model", _or_none(_is_text), "the name of the embedding model"),

@@ -81,6 +81,16 @@ def test_shared_blocks_stay_with_their_pages_where_the_user_wants_it(site, optio
     assert not any(one.shared for one in site.chunks(**options).records)
 
 
+def test_a_short_label_that_a_manual_repeats_stays_with_its_text(site):
+    site.crawl(
+        {f"/p/{number}": f"{paragraph(number)}\n\nFor example:\n\n`run {number}`" for number in range(8)}
+    )
+    made = site.chunks().records
+    assert not any(one.shared for one in made)
+    assert sum("For example:" in one.text for one in made) == 8
+    assert [one.text for one in site.chunks(shared_chars=0).records if one.shared] == ["For example:"]
+
+
 def test_a_host_with_few_pages_shares_nothing(site):
     site.crawl({f"/p/{number}": page(number, 1, headings=False) for number in range(4)})
     assert not any(one.shared for one in site.chunks().records)
