@@ -134,6 +134,10 @@ class Ledger:
                 f"The ledger {target.name} has the older schema version {version}. "
                 "The next crawl that writes to it migrates it."
             )
+        return cls._opened(target)
+
+    @classmethod
+    def _opened(cls, target: Target) -> Ledger:
         try:
             return cls(target)
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
@@ -141,15 +145,18 @@ class Ledger:
 
     @classmethod
     def overrides_at(cls, url: str, corpus: str) -> Overrides:
-        """Return what a crawl has to know of the decisions; none where there is no ledger of this schema yet.
+        """Return what a crawl has to know of the decisions; none where there is no ledger yet.
+
+        A ledger that the crawl is going to migrate is read as it is.
 
         Raises:
             LedgerError: what is there cannot be read as a ledger.
         """
-        version = engine.probe(Target.parse(url))
-        if version is None or version < schema.SCHEMA_VERSION:
+        target = Target.parse(url)
+        version = engine.probe(target)
+        if version is None or version < schema.DECISIONS_SINCE:
             return Overrides()
-        with cls.open(url) as ledger:
+        with cls._opened(target) as ledger:
             return ledger.overrides(corpus)
 
     def close(self) -> None:

@@ -14,6 +14,9 @@ import sqlalchemy as sa
 SCHEMA_VERSION = 3
 FORMAT = "scrapy-dedup-ledger"
 
+DECISIONS_SINCE = 2
+"""The first version that holds decisions and relations; they have not changed since."""
+
 metadata = sa.MetaData()
 
 # SQLite makes a column the row's own address only when its type is spelled INTEGER.

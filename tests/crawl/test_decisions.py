@@ -563,14 +563,17 @@ def test_a_crawl_does_not_start_without_knowing_what_was_decided(crawl, ledger, 
     assert not (tmp_path / "dedup").exists()
 
 
-def test_a_ledger_to_be_made_or_migrated_holds_no_decisions(ledger, tmp_path):
+def test_decisions_are_read_of_every_ledger_that_holds_some(ledger, tmp_path):
     assert Ledger.overrides_at(f"sqlite:///{tmp_path}/new.db", "default") == Overrides()
     assert not (tmp_path / "new.db").exists()
     decide_different(f"sqlite:///{ledger}", TRACKED)
     assert Ledger.overrides_at(f"sqlite:///{ledger}", "default").urls == {TRACKED: DIFFERENT}
     assert Ledger.overrides_at(f"sqlite:///{ledger}", "other") == Overrides()
     with sqlite3.connect(ledger) as database:
-        database.execute("UPDATE meta SET value = '1' WHERE value = '2'")
+        database.execute("UPDATE meta SET value = '2' WHERE name = 'schema_version'")
+    assert Ledger.overrides_at(f"sqlite:///{ledger}", "default").urls == {TRACKED: DIFFERENT}
+    with sqlite3.connect(ledger) as database:
+        database.execute("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
     database.close()
     assert Ledger.overrides_at(f"sqlite:///{ledger}", "default") == Overrides()
 
