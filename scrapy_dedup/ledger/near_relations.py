@@ -1,0 +1,172 @@
+"""Relations of two texts that are similar: how one is stated, and what may follow from it. Pure.
+
+The crawl states them one by one, the batch for a whole corpus; what both say of a pair has one form, so that
+a decision about it holds whoever found it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from scrapy_dedup.ledger import codec
+from scrapy_dedup.near.claims import Comparison, Verdict
+from scrapy_dedup.records import Reason, RelationKind, RelationRecord, RelationState
+
+EQUAL = "equal"
+"""The verdict on texts that differ in white space, case and composition alone."""
+
+FEW_PAGES = "few_pages"
+"""The reason that a host is not known well enough to set its shared paragraphs aside."""
+
+JOINING = (Verdict.REFORMATTED.value, Verdict.EDITED.value)
+"""Verdicts by which one text can stand for the other: nothing is lost or changed."""
+
+STATES: Mapping[str | None, RelationState] = {
+    EQUAL: RelationState.CONFIRMED,
+    Verdict.REFORMATTED.value: RelationState.CONFIRMED,
+    Verdict.EDITED.value: RelationState.CONFIRMED,
+    Verdict.CONTAINS.value: RelationState.UNRESOLVED,  # the longer one says more
+    Verdict.CLAIM_CHANGED.value: RelationState.REFUTED,
+    Verdict.DIFFERENT.value: RelationState.REFUTED,
+    None: RelationState.UNRESOLVED,  # nobody has read the two
+}
+"""What a verdict makes of the relation that one text can stand for the other."""
+
+
+class Side(NamedTuple):
+    """One text of a pair: its identity, and the digest of its text."""
+
+    body_id: str
+    text_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What is known of a pair of texts, the first and the second; None where claims were not compared.
+
+    Attributes:
+        jaccard: of the sets of shingles, 0.0 to 1.0.
+        containment_a: the share of the first text's shingles that the second one has.
+        containment_b: the share of the second text's shingles that the first one has.
+        verdict: one of the keys of `STATES`.
+        spans: how many places differ, up to `near.claims.MAX_SPANS`.
+        claim_spans: how many of these change a claim.
+    """
+
+    jaccard: float
+    containment_a: float
+    containment_b: float
+    verdict: str | None
+    spans: int | None
+    claim_spans: int | None
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> Measures:
+        """Return what reading two texts side by side has shown."""
+        return cls(
+            jaccard=round(comparison.jaccard, 6),
+            containment_a=round(comparison.containment_a, 6),
+            containment_b=round(comparison.containment_b, 6),
+            verdict=comparison.verdict.value,
+            spans=len(comparison.spans),
+            claim_spans=sum(span.changes_claim for span in comparison.spans),
+        )
+
+
+def near_relation(
+    corpus: str,
+    first: Side,
+    second: Side,
+    measures: Measures,
+    *,
+    policy: str,
+    reasons: tuple[Reason, ...],
+    created_at: str,
+    job_id: str | None = None,
+    distance: int | None = None,
+    same_page: bool = False,
+) -> RelationRecord:
+    """Return the relation of two similar texts.
+
+    Its side ``a`` is the smaller identity, whichever text comes first, so that a pair has one identity; the
+    measure ``leader`` says which side is the first text, the one that can stand for the other.
+
+    Args:
+        corpus: of both texts.
+        first: the text that was there before, or that is preferred.
+        second: the other one.
+        measures: of the two, in this order.
+        policy: the schemes and rules that found and judged the pair.
+        reasons: why they are related, and in which state.
+        created_at: RFC 3339 in UTC.
+        job_id: the job that found them, None for a command.
+        distance: the differing bits of their fingerprints, None where they were not found by these.
+        same_page: whether the second text was seen under a URL that had the first one.
+    """
+    flipped = second.body_id < first.body_id
+    a, b = (second, first) if flipped else (first, second)
+    containments = (measures.containment_a, measures.containment_b)
+    stated: dict[str, Any] = {
+        "jaccard": measures.jaccard,
+        "containment_a": containments[flipped],
+        "containment_b": containments[not flipped],
+        "verdict": measures.verdict,
+        "spans": measures.spans,
+        "claim_spans": measures.claim_spans,
+        "leader": "b" if flipped else "a",
+    }
+    if distance is not None:
+        stated["distance"] = distance
+    if same_page:
+        stated["same_page"] = True
+    kind = RelationKind.NEAR
+    return RelationRecord(
+        relation_id=codec.relation_id(
+            kind.value, corpus, a.body_id, b.body_id, a_digest=a.text_digest, b_digest=b.text_digest
+        ),
+        kind=kind,
+        corpus=corpus,
+        a=a.body_id,
+        b=b.body_id,
+        a_digest=a.text_digest,
+        b_digest=b.text_digest,
+        state=STATES[measures.verdict],
+        measures=stated,
+        reasons=reasons,
+        policy=policy,
+        job_id=job_id,
+        created_at=created_at,
+    )
+
+
+def leader_of(relation: RelationRecord) -> str:
+    """Return the identity of the text that can stand for the other one."""
+    return relation.b if relation.measures.get("leader") == "b" else relation.a
+
+
+def other_of(relation: RelationRecord) -> str:
+    """Return the identity of the text that the leader can stand for."""
+    return relation.a if relation.measures.get("leader") == "b" else relation.b
+
+
+def is_suppressible(relation: RelationRecord, min_jaccard: float) -> bool:
+    """Tell whether suppression lets the leader of a pair stand for the other text.
+
+    Two revisions of one page never are: the later one is what the page says now. A pair that somebody decided
+    to be different is refuted, so it is not suppressible either.
+
+    Args:
+        relation: of two texts, in the state that holds: under what was decided about it.
+        min_jaccard: the least similarity, 0.0 to 1.0.
+    """
+    measures = relation.measures
+    return (
+        relation.kind is RelationKind.NEAR
+        and relation.state is RelationState.CONFIRMED
+        and measures.get("verdict") in JOINING
+        and not measures.get("claim_spans")
+        and not measures.get("same_page")
+        and float(measures.get("jaccard", 0.0)) >= min_jaccard
+    )
