@@ -347,6 +347,88 @@ def record_decision(
         session.close()
 
 
+@dataclass(frozen=True, slots=True)
+class NewDecision:
+    """What is to be decided about a relation.
+
+    Attributes:
+        relation: what is decided about.
+        action: what is decided.
+        note: why, in words.
+        expects: the decision that was in force when somebody made up their mind, None for none.
+    """
+
+    relation: RelationRecord
+    action: DecisionAction
+    note: str | None = None
+    expects: str | None = None
+
+
+class DecidedMeanwhile(DedupError):
+    """Somebody decided about a relation after it was looked at; nothing was written.
+
+    Attributes:
+        relation_ids: the relations, in the order in which they were given.
+    """
+
+    def __init__(self, relation_ids: Sequence[str]) -> None:
+        self.relation_ids = tuple(relation_ids)
+        super().__init__(
+            f"somebody decided meanwhile about {', '.join(relation_ids[:5])}"
+            f"{' and others' if len(relation_ids) > 5 else ''}; nothing was written"
+        )
+
+
+def record_decisions(url: str, news: Sequence[NewDecision], *, by: str) -> list[DecisionRecord]:
+    """Decide about several relations, durably: about all of them or about none.
+
+    Args:
+        url: the ledger, which must be there; crawls may be writing to it.
+        news: at most one about each relation.
+        by: ``human:<name>`` or ``policy:<name>``.
+
+    Raises:
+        DecidedMeanwhile: something else is in force about a relation than was expected.
+        RecordError: a relation or ``by`` has not its form.
+        DedupError: an action makes no sense for its relation.
+        LedgerUnavailable: there is no ledger, or it cannot be written.
+    """
+    for one in news:
+        _check(one.relation, one.action, by, one.note)
+    session = relations.open_to_write(url)
+    try:
+        with session.transaction() as connection:
+            changed = [
+                one.relation.relation_id
+                for one in news
+                if _identity_in_force(connection, one.relation.relation_id) != one.expects
+            ]
+            if changed:
+                raise DecidedMeanwhile(changed)
+            return [
+                _record(connection, one.relation, one.action, by=by, note=one.note, supersedes=one.expects)
+                for one in news
+            ]
+    finally:
+        session.close()
+
+
+def about(connection: sa.Connection, relation_id: str) -> tuple[DecisionRecord, ...]:
+    """Return all decisions about one relation, the oldest first, those undone too.
+
+    Raises:
+        RecordError: it is no identity, or the ledger does not hold the relation that was decided about.
+    """
+    packed = codec.pack_id(relation_id)
+    statement = sa.select(_t.decision).where(_t.decision.c.relation_id == packed)
+    return tuple(decision for _, decision in _decided(connection, statement.order_by(_t.decision.c.ordinal)))
+
+
+def _identity_in_force(connection: sa.Connection, relation_id: str) -> str | None:
+    held = in_force(about(connection, relation_id))
+    return held.decision_id if held else None
+
+
 def _check(relation: RelationRecord, action: DecisionAction, by: str, note: str | None) -> None:
     identity = relations.identity(relation)
     if relation.relation_id != identity:
@@ -379,8 +461,7 @@ def _record(
     supersedes: str | None,
 ) -> DecisionRecord:
     packed = codec.pack_id(relation.relation_id)
-    about = sa.select(_t.decision).where(_t.decision.c.relation_id == packed).order_by(_t.decision.c.ordinal)
-    history = [decision for _, decision in _decided(connection, about)]
+    history = about(connection, relation.relation_id)
     superseded = _superseded(relation, action, history, supersedes)
     if not relations.with_identity(connection, {packed}):
         relations.insert(connection, [relation], job=_job_of(connection, relation))

@@ -20,9 +20,11 @@ from scrapy_dedup.ledger import (
     audit,
     canonicals,
     codec,
+    decisions,
     derived,
     engine,
     relations,
+    review_queue,
     rows,
     schema,
     standing,
@@ -260,7 +262,33 @@ class Ledger:
     def history(self, relation_id: str) -> tuple[DecisionRecord, ...]:
         """Return the decisions about a relation, the oldest first, those undone too."""
         with self._reading():
-            return self._overlay.decisions.history(relation_id)
+            return decisions.about(self._connection, relation_id)
+
+    def for_review(
+        self, corpus: str, kinds: Collection[RelationKind] = review_queue.KINDS
+    ) -> review_queue.Queue:
+        """Return the pairs of a corpus that somebody should look at, in order; see `review_queue`."""
+        builder = review_queue.QueueBuilder(self._connection)
+        for kind in kinds:
+            found = self.relations(kind=kind)
+            with self._reading():
+                builder.take(one for one in found if one.corpus == corpus and review_queue.is_for_review(one))
+        return builder.queue()
+
+    def sides(self, relation: RelationRecord) -> tuple[review_queue.Side, review_queue.Side] | None:
+        """Return the two texts of a relation of one of `review_queue.KINDS`, with where they were seen.
+
+        None where the ledger does not hold both.
+        """
+        with self._reading():
+            places = review_queue.places_of(self._connection, relation)
+            return None if places is None else (self._side(places[0]), self._side(places[1]))
+
+    def _side(self, place: review_queue.Place) -> review_queue.Side:
+        (body,) = self._bodies_at([place.body])
+        pages, more_pages, observations = review_queue.pages_of(self._connection, place)
+        current = review_queue.is_current(self._connection, place.body)
+        return review_queue.Side(body, pages, more_pages, observations, current)
 
     def overrides(self, corpus: str) -> Overrides:
         """Return what a crawl of a corpus has to know of the decisions when it starts."""
