@@ -30,7 +30,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-POLICY = "claims-1"
+POLICY = "claims-2"
 """Names tokens, tables and rules; stored with every relation that they settle."""
 
 MIN_JACCARD = 0.8
@@ -298,24 +298,26 @@ _TYPOGRAPHY = str.maketrans(
         "\ufb04": "ffl",
     }
 )
-# Markup that stands at the start of a line or around words; a rule line; a table's second line.
+# Markup that stands at the start of a line; a rule line; a table's second line. Apart from the
+# tag of a line break no pattern may match a letter or a digit: what is taken out here is compared by nobody.
 _MARKUP = re.compile(
     r"""
     ^[ \t]*(?:>[ \t]?)+
     |^[ \t]*(?:\#{1,6}|[-*+]|\|[-:|\ \t]+\|?$)(?=[ \t]|$)
-    |^[ \t]*(?:[-=*_~`][ \t]*){3,}\w*$
+    |^[ \t]*(?:[-=*_~`][ \t]*){3,}$
     |<br\s*/?>
     |(?:->|=>|\u2192)
     """,
     re.MULTILINE | re.VERBOSE,
 )
+_FENCE = re.compile(r"^[ \t]*(?P<fence>`{3,}|~{3,})(?P<language>(?:[^\W\d_][\w+#-]*)?)[ \t]*$", re.MULTILINE)
 _RANGE = re.compile(r"(?<=\d) ?- ?(?=\d)")
-_SHORT_NOT = re.compile(r"n't\b", re.IGNORECASE)
+_SHORT_NOT = re.compile(r"n't(?![^\W_])", re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?:[ ,']\d{3})+)(?![\d,']|\.\d{3})")
 _UNSPACED_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last, _ in UNSPACED)
 _TOKEN = re.compile(
     rf"""
-    (?P<number>(?:(?<![\w)\]])[-+\u00b1](?=\d))?(?:(?<!\w)[vV])?\d+(?:[.,:/-]\d+)*
+    (?P<number>(?:(?<![^\W_]|[)\]])[-+\u00b1](?=\d))?(?:(?<![^\W_])[vV])?\d+(?:[.,:/-]\d+)*
         |[\u00b2\u00b3\u00b9\u2070-\u2089\u00bc-\u00be\u2150-\u215e])
     |(?P<unit>[%\u2030\u00b0$\u00a2-\u00a5\u20a0-\u20c0])
     |(?P<operator>[<>=!]=+|[<>\u00b1\u2260\u2264\u2265\u2248])
@@ -336,8 +338,26 @@ _KIND_OF_GROUP = {
 def _plain(text: str) -> str:
     """Return a text without markup and typography."""
     text = _IGNORED.sub("", unicodedata.normalize("NFC", text)).translate(_TYPOGRAPHY)
-    text = _SHORT_NOT.sub(" not", _RANGE.sub("-", _MARKUP.sub(" ", text)))
+    text = _MARKUP.sub(" ", "".join(_without_languages_of_code(text)))
+    text = _SHORT_NOT.sub(" not", _RANGE.sub("-", text))
     return _THOUSANDS.sub(lambda found: found[1] + re.sub("[ ,']", "", found[2]), text)
+
+
+def _without_languages_of_code(text: str) -> Iterator[str]:
+    """Yield the pieces of a text between the words that name the language of a block of code.
+
+    Behind a fence that no other one closes stands no language but text.
+    """
+    kept_to = 0
+    opening: re.Match[str] | None = None
+    for line in _FENCE.finditer(text):
+        if opening is None:
+            opening = line
+        elif not line["language"] and line["fence"].startswith(opening["fence"]):
+            yield text[kept_to : opening.start("language")]
+            kept_to = opening.end("language")
+            opening = None
+    yield text[kept_to:]
 
 
 def _folded(word: str) -> str:

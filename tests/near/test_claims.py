@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scrapy_dedup.near.claims import Kind, Verdict, claim_tokens, compare
@@ -44,6 +44,12 @@ SAME_WORDS = {
     "quoted lines": ("> said so\n> twice", "said so twice"),
     "a table and its cells": ("| a | b |\n|---|---|\n| 1 | 2 |", "a b 1 2"),
     "a fence around code": ("```python\nx = 1\n```", "x = 1"),
+    "two fences of other signs": ("~~~c++\nx = 1\n~~~\n```\ny\n````", "x = 1\ny"),
+    "text behind a rule": ("intro\n-- end", "> **intro**\n-- _end_"),
+    "a word behind a rule": ("intro\n--- end", "intro\n_end_"),
+    "emphasis around a version": ("since v2.3", "since _v2.3_"),
+    "emphasis around a sign": ("it was -5 outside", "it was _-5_ outside"),
+    "emphasis around a short not": ("They don't know", "They _don't_ know"),
     "rules between sections": ("one\n\n---\n\ntwo", "one\n\n***\n\ntwo"),
     "arrows": ("first -> second", "first \u2192 second"),
     "a version with and without v": ("since v2.3", "since 2.3"),
@@ -78,6 +84,10 @@ OTHER_CLAIM = {
     "an exponent": ("x\u00b2 is its value", "x2 is its value"),
     "a fraction": ("\u00bd of it", "\u00bc of it"),
     "a thumb": ("Great \U0001f44d news", "Great \U0001f44e news"),
+    "a number behind a rule": ("open until\n--- 5", "open until\n--- 6"),
+    "a number in a rule": ("open until\n___5", "open until\n___6"),
+    "a word behind a fence that nothing closes": ("It is\n```open", "It is\n```closed"),
+    "a sign within emphasis": ("It was _5_ outside.", "It was _-5_ outside."),
     "a ticked box": ("\u2611 done", "\u2610 done"),
     "German": ("Das Tor ist offen.", "Das Tor ist nicht offen."),
     "German modality": ("Man muss warten.", "Man darf warten."),
@@ -237,12 +247,30 @@ def test_both_directions_agree(a, b):
     )
 
 
-@given(st.text(alphabet="ab 1.,;-\n*#'\u2019\u00a0", max_size=80))
+@given(st.text(alphabet="ab 1.,;-\n*#=_~`>|+<'\u2019\u00a0", max_size=80))
 def test_markup_around_a_text_changes_nothing(text):
     assert (
         compare(f"intro words {text} end", f"\n> **intro words** {text} _end_\n").verdict
         is Verdict.REFORMATTED
     )
+
+
+@given(st.text(alphabet="ab 17.,-\t\n*#=_~>+|<", max_size=60))
+def test_no_letter_and_no_digit_is_taken_for_markup(text):
+    # No word and no fence in this alphabet is spelled in another way as a token.
+    compared = "".join(token.text for token in claim_tokens(text))
+
+    assert [sign for sign in compared if sign.isalnum()] == [sign for sign in text if sign.isalnum()]
+
+
+@given(st.text(alphabet="ab5v 1.,;-+=\n*#'`~>|\u2019\u00a0", max_size=80))
+def test_only_languages_of_code_stand_behind_fences(text):
+    assume("```" not in text)
+    assume("~~~" not in text)
+    first = claim_tokens(f"words {text}")
+
+    assert claim_tokens(f"> words {text}\n***\n- - -\n") == first
+    assert claim_tokens(f"~~~text\nwords {text}\n~~~") == first
 
 
 def test_tokens_and_their_kinds():
