@@ -460,6 +460,7 @@ class Store:
         row["job"] = self._job_ordinal
         row["space"] = self._space(connection, held.record.representation, held.record.extractor_id)
         row["variant"] = held.variant
+        row["leader"] = None
         return row
 
     def _observation_row(
