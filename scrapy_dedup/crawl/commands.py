@@ -171,6 +171,27 @@ def _batch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
 
 
+def _tune_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "pairs",
+        metavar="PAIRS.jsonl",
+        nargs="?",
+        help="labelled pairs, one a line: a and b are texts, same is true or false, note is free",
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write all measures and scores to this file")
+    parser.add_argument("--plot", metavar="FILE", help="also draw them; its name ends in .svg or .png")
+    parser.add_argument(
+        "--sample", metavar="N", type=int, help="draw N pairs around the threshold from the ledger, to label"
+    )
+    parser.add_argument("--out", metavar="FILE", help="the new file for them (default: pairs.jsonl)")
+    parser.add_argument("--corpus", metavar="NAME", help="of the ledger (default: DEDUP_CORPUS)")
+    parser.add_argument(
+        "--extractor", metavar="ID", help="whose texts, where a corpus has several (default: the latest)"
+    )
+    parser.add_argument("--jaccard", metavar="J", type=float, help="the threshold (default: 0.8)")
+    parser.add_argument("--seed", metavar="S", type=int, help="another number, other pairs (default: 0)")
+
+
 SUBCOMMANDS = (
     Subcommand(
         "explain", "Say what becomes of a URL, by which rules, and who holds its key", _explain_arguments
@@ -185,6 +206,9 @@ SUBCOMMANDS = (
     Subcommand("forget", "Let the next crawl fetch URLs again; their history stays", _forget_arguments),
     Subcommand("events", "Take from a file which observations report which event", _events_arguments),
     Subcommand("batch", "Find all similar texts of a corpus, and groups of them", _batch_arguments),
+    Subcommand(
+        "tune", "Judge near-duplicate thresholds by labelled pairs, or draw pairs to label", _tune_arguments
+    ),
 )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_dedup.near.claims import ChangedSpan, Verdict, compare
+from scrapy_dedup.near.hamming import MAX_RADIUS
 from scrapy_dedup.near.overlap import ShingleSets
 from scrapy_dedup.near.schemes import PRODUCT, SCHEMES, Scheme
 from scrapy_dedup.near.shingles import SHINGLE_TOKENS, word_hashes
@@ -31,7 +32,7 @@ JACCARDS = tuple(step / 20 for step in range(10, 21))
 JOINING = (Verdict.REFORMATTED, Verdict.EDITED)
 """Verdicts by which one text may stand for the other; as in groups."""
 
-RADII = tuple(range(8))
+RADII = tuple(range(MAX_RADIUS + 1))
 """Distances within which the index can look for candidates."""
 
 MIN_SIMHASH_TOKENS = 100
@@ -256,22 +257,22 @@ def recommended(found: Sequence[Score], scheme: Scheme, measure: Measure, *, cla
     return min(fitting, key=lambda score: (-score.merged, _looseness(score)), default=None)
 
 
-def better_schemes(found: Sequence[Score], than: Score | None) -> list[Score]:
+def best_rule(
+    pairs: Sequence[MeasuredPair], found: Sequence[Score], measure: Measure, *, claims: bool = True
+) -> Score | None:
+    """Return the best rule of the product's scheme; None where the labels or the scores allow no advice."""
+    return None if unfit_for_advice(pairs) else recommended(found, PRODUCT, measure, claims=claims)
+
+
+def better_schemes(found: Sequence[Score], measure: Measure, than: Score | None) -> list[Score]:
     """Return the best rule of each other scheme that keeps more pairs without a false merge, the best first.
 
     Args:
         found: all scores.
-        than: what the product's scheme achieves at best, with the claim diff; None: nothing.
+        measure: the one that is compared, with the claim diff.
+        than: the best rule of the product's scheme by that measure; None: nothing is kept.
     """
-    best = [
-        max(
-            filter(None, (recommended(found, scheme, measure, claims=True) for measure in Measure)),
-            key=lambda score: score.merged,
-            default=None,
-        )
-        for scheme in SCHEMES
-        if scheme is not PRODUCT
-    ]
+    best = (recommended(found, scheme, measure, claims=True) for scheme in SCHEMES if scheme is not PRODUCT)
     kept = than.merged if than else 0
     return sorted(
         (score for score in best if score is not None and score.merged > kept),
