@@ -171,6 +171,27 @@ def _batch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
 
 
+def _review_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--corpus", metavar="NAME", help="of the ledger (default: DEDUP_CORPUS)")
+    parser.add_argument(
+        "--kind",
+        choices=("near", "canonical", "residual_differs"),
+        help="only these pairs (default: all, similar texts first)",
+    )
+    parser.add_argument("--limit", metavar="N", type=int, help="only the first N pairs of the queue")
+    parser.add_argument("--export", metavar="FILE", help="write the pairs to a new file, to be filled in")
+    parser.add_argument(
+        "--import", dest="import_from", metavar="FILE", help="take the verdicts of such a file: all or none"
+    )
+    parser.add_argument(
+        "--would-suppress",
+        action="store_true",
+        help='say which texts DEDUP_NEAR = "suppress" would leave out, and that somebody has looked',
+    )
+    _by_argument(parser)
+    parser.add_argument("--json", action="store_true", help="with --would-suppress: print JSON")
+
+
 def _tune_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "pairs",
@@ -206,6 +227,7 @@ SUBCOMMANDS = (
     Subcommand("forget", "Let the next crawl fetch URLs again; their history stays", _forget_arguments),
     Subcommand("events", "Take from a file which observations report which event", _events_arguments),
     Subcommand("batch", "Find all similar texts of a corpus, and groups of them", _batch_arguments),
+    Subcommand("review", "Ask what two similar texts are to each other, pair after pair", _review_arguments),
     Subcommand(
         "tune", "Judge near-duplicate thresholds by labelled pairs, or draw pairs to label", _tune_arguments
     ),

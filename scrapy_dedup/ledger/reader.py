@@ -28,6 +28,7 @@ from scrapy_dedup.ledger import (
     rows,
     schema,
     standing,
+    suppression,
     texts,
 )
 from scrapy_dedup.ledger.decisions import Overrides, ruled_relation
@@ -287,8 +288,39 @@ class Ledger:
     def _side(self, place: review_queue.Place) -> review_queue.Side:
         (body,) = self._bodies_at([place.body])
         pages, more_pages, observations = review_queue.pages_of(self._connection, place)
-        current = review_queue.is_current(self._connection, place.body)
+        current = review_queue.is_current(self._connection, place)
         return review_queue.Side(body, pages, more_pages, observations, current)
+
+    def are_current(self, relation: RelationRecord) -> tuple[bool, bool]:
+        """Tell of both texts of such a relation whether some page showed it when it was last seen."""
+        with self._reading():
+            places = review_queue.places_of(self._connection, relation)
+            if places is None:
+                return False, False
+            a, b = (review_queue.is_current(self._connection, place) for place in places)
+            return a, b
+
+    def relations_named(self, identities: Collection[str]) -> dict[str, RelationRecord]:
+        """Return the relations of `review_queue.KINDS` with these identities, as decisions have them.
+
+        Raises:
+            RecordError: one is no identity.
+        """
+        packed = [codec.pack_id(one) for one in identities]
+        with self._reading():
+            stored = relations.with_identity(self._connection, packed)
+        found = {identity: self._ruled(relation) for identity, relation in stored.items()}
+        if len(found) < len(packed):  # what nobody has decided about yet is not stored
+            for relation in self.relations(kind=RelationKind.RESIDUAL_DIFFERS):
+                if relation.relation_id in identities:
+                    found[relation.relation_id] = relation
+        return found
+
+    def would_suppress(self, corpus: str, min_jaccard: float) -> suppression.Suppression:
+        """Return what the suppression of near-duplicates would do to a corpus; see `suppression`."""
+        found = (one for one in self.relations(kind=RelationKind.NEAR) if one.corpus == corpus)
+        with self._reading():
+            return suppression.suppression(self._connection, corpus, found, min_jaccard)
 
     def overrides(self, corpus: str) -> Overrides:
         """Return what a crawl of a corpus has to know of the decisions when it starts."""

@@ -431,7 +431,7 @@ def pages_of(connection: sa.Connection, place: Place) -> tuple[tuple[Page, ...],
     return pages, int(keys) - len(pages), int(observations)
 
 
-def is_current(connection: sa.Connection, body: int) -> bool:
+def is_current(connection: sa.Connection, place: Place) -> bool:
     """Tell whether some page showed a text when it was last seen with any text."""
     later, own = _t.observation.alias("later"), _t.observation.alias("own")
     replaced = sa.exists().where(
@@ -440,5 +440,7 @@ def is_current(connection: sa.Connection, body: int) -> bool:
         later.c.ordinal > own.c.ordinal,
         later.c.body != own.c.body,
     )
-    statement = sa.select(sa.exists().where(own.c.body == body, ~replaced))
-    return bool(connection.execute(statement).scalar())
+    shown = [own.c.body == place.body, ~replaced]
+    if place.url_key_digest is not None:
+        shown.append(own.c.url_key_digest == place.url_key_digest)
+    return bool(connection.execute(sa.select(sa.exists().where(*shown))).scalar())

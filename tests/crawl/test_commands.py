@@ -81,7 +81,11 @@ def test_every_subcommand_has_help(row, dedup):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "a subcommand is needed: explain, stats, check, export, decide, undo, forget, events, batch"),
+        (
+            [],
+            "a subcommand is needed: explain, stats, check, export, decide, undo, forget, events, batch, "
+            "review, tune",
+        ),
         (["decide", "rel1-01234567"], "required: action"),
         (["decide", "rel1-01234567", "merge"], "invalid choice: 'merge'"),
         (["undo"], "required: RELATION_ID|DECISION_ID"),
