@@ -17,7 +17,7 @@ from scrapy_dedup.content.spans import MAX_SPANS, difference
 from scrapy_dedup.near.alignment import Place, differences
 from scrapy_dedup.near.claims import compare
 
-CONTEXT_CHARS = 240
+CONTEXT_CHARS = 160
 """What is equal on either side of a difference, to read it by."""
 
 WHOLE_CHARS = 4_000

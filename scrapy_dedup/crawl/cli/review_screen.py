@@ -21,9 +21,9 @@ from rich.text import Text
 from scrapy_dedup.content.passages import Mark, Piece, SideBySide, side_by_side
 from scrapy_dedup.crawl.cli.output import printable, shown_url
 from scrapy_dedup.crawl.cli.relations import evidence
-from scrapy_dedup.ledger.review_queue import Entry, Page, Side
+from scrapy_dedup.ledger.review_queue import Entry, Page, Side, threshold_of
 from scrapy_dedup.ledger.review_verdicts import SIDES, ReviewVerdict
-from scrapy_dedup.records import RelationKind
+from scrapy_dedup.records import RelationKind, RelationRecord
 
 VERDICT_KEYS: Mapping[str, ReviewVerdict] = {
     "r": ReviewVerdict.REPRODUCTION,
@@ -57,7 +57,6 @@ FIRST_PAGES = 3
 MAX_TITLE_CHARS = 200
 
 _KINDS = {
-    RelationKind.NEAR: "similar texts",
     RelationKind.CANONICAL: "A declares B to be its canonical",
     RelationKind.RESIDUAL_DIFFERS: "one main text, other prose beside it",
 }
@@ -173,7 +172,7 @@ def harmless(text: str, encoding: str = "utf-8") -> str:
 def _parts(shown: Shown, encoding: str) -> Iterator[RenderableType]:
     entry = shown.entry
     relation = entry.relation
-    yield message_of(f"{_KINDS[relation.kind]}: {evidence(relation)}", encoding)
+    yield message_of(_measures(relation), encoding)
     yield Text(
         f"place in the queue {entry.priority:.1f}: impact {entry.impact:.1f} x "
         f"uncertainty {entry.uncertainty:.2f} ({entry.because})",
@@ -191,6 +190,27 @@ def _parts(shown: Shown, encoding: str) -> Iterator[RenderableType]:
         yield _table([tuple(_pages(pages, encoding) for pages in further)])
 
 
+def _measures(relation: RelationRecord) -> str:
+    """Return what is known of a pair and why, in one or two lines."""
+    if relation.kind is not RelationKind.NEAR:
+        return f"{_KINDS[relation.kind]}: {evidence(relation)}"
+    measures = relation.measures
+    jaccard, a, b = (
+        f"{value:.3f}" if isinstance(value := measures.get(name), (int, float)) else "unknown"
+        for name in ("jaccard", "containment_a", "containment_b")
+    )
+    facts = [f"{relation.state.value}: {measures.get('verdict') or 'similar'}"]
+    facts += [f"jaccard {jaccard} (threshold {threshold_of(relation):g})", f"{a} of A in B, {b} of B in A"]
+    facts += [f"{str(leader).upper()} leads" for leader in [measures.get("leader")] if leader in SIDES]
+    facts += ["one page at two times"] if measures.get("same_page") else []
+    facts += [
+        reason.code if reason.value is None else f"{reason.code} {reason.value}"
+        for reason in relation.reasons
+        if reason.code not in ("jaccard", "verdict")
+    ]
+    return ", ".join(facts)
+
+
 def _table(rows: Iterable[Sequence[RenderableType]]) -> Table:
     table = Table(box=box.MINIMAL, show_header=False, show_edge=False, expand=True, padding=(0, 1, 0, 0))
     table.add_column(ratio=1, overflow="fold")
@@ -203,7 +223,9 @@ def _table(rows: Iterable[Sequence[RenderableType]]) -> Table:
 def _side(name: str, side: Side, encoding: str) -> Text:
     body = side.body
     facts = f"{name}  {body.language or 'language unknown'}, {body.word_count:,} words"
-    seen = f"seen {side.observations:,} times, {side.first_seen} to {side.last_seen}"
+    times = "once" if side.observations == 1 else f"{side.observations:,} times"
+    first, last = (_minute(moment) for moment in (side.first_seen, side.last_seen))
+    seen = f"seen {times}, {first}" + (f" to {last}" if last != first else "")
     text = Text.assemble((harmless(facts, encoding), Style(bold=True)), "\n", (seen, _FAINT))
     if not side.is_current:
         text.append("\nno page shows this text any more", Style(italic=True))
@@ -214,6 +236,15 @@ def _side(name: str, side: Side, encoding: str) -> Text:
         below = f", {len(side.pages) - listed:,} of them below" if len(side.pages) > listed else ""
         text.append(f"\nand {more:,} more URLs{below}", _FAINT)
     return text
+
+
+def _minute(moment: str | None) -> str:
+    """Return a time as it is shown, in UTC.
+
+    >>> _minute("2026-01-02T03:04:05.678901Z")
+    '2026-01-02 03:04'
+    """
+    return (moment or "unknown")[:16].replace("T", " ")
 
 
 def _pages(pages: Sequence[Page], encoding: str) -> Text:
