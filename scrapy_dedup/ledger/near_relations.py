@@ -6,7 +6,7 @@ a decision about it holds whoever found it first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -73,6 +73,53 @@ class Measures:
             spans=len(comparison.spans),
             claim_spans=sum(span.changes_claim for span in comparison.spans),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NearPair:
+    """A new text and an earlier one that it is similar to.
+
+    Attributes:
+        relation: of the two.
+        ordinal: of the earlier text.
+        first_observation_id: the one that brought the earlier text.
+    """
+
+    relation: RelationRecord
+    ordinal: int
+    first_observation_id: str
+
+    @property
+    def jaccard(self) -> float:
+        """The similarity of the two."""
+        return float(self.relation.measures["jaccard"])
+
+
+@dataclass(frozen=True, slots=True)
+class NearFound:
+    """What looking up a new text has found.
+
+    Attributes:
+        pairs: with the earlier texts that it is similar to.
+        different: texts that looked alike and turned out to be different.
+        left: texts that looked alike and were not read, since there were too many.
+    """
+
+    pairs: tuple[NearPair, ...] = ()
+    different: int = 0
+    left: int = 0
+
+    def leading(self, min_jaccard: float) -> NearPair | None:
+        """Return the pair with the text that leads the new one: the most similar that can stand for it."""
+        return _best(pair for pair in self.pairs if _joins(pair.relation, min_jaccard))
+
+    def suppressing(self, min_jaccard: float) -> NearPair | None:
+        """Return the pair by which the new text is to be suppressed."""
+        return _best(pair for pair in self.pairs if is_suppressible(pair.relation, min_jaccard))
+
+
+def _best(pairs: Iterable[NearPair]) -> NearPair | None:
+    return max(pairs, key=lambda pair: (pair.jaccard, -pair.ordinal), default=None)
 
 
 def near_relation(
@@ -161,12 +208,16 @@ def is_suppressible(relation: RelationRecord, min_jaccard: float) -> bool:
         relation: of two texts, in the state that holds: under what was decided about it.
         min_jaccard: the least similarity, 0.0 to 1.0.
     """
+    return not relation.measures.get("same_page") and _joins(relation, min_jaccard)
+
+
+def _joins(relation: RelationRecord, min_jaccard: float) -> bool:
+    """Tell whether the leader of a pair says all that the other text says."""
     measures = relation.measures
     return (
         relation.kind is RelationKind.NEAR
         and relation.state is RelationState.CONFIRMED
         and measures.get("verdict") in JOINING
         and not measures.get("claim_spans")
-        and not measures.get("same_page")
         and float(measures.get("jaccard", 0.0)) >= min_jaccard
     )

@@ -1,0 +1,369 @@
+"""Finding the texts that a new one is similar to, in the transaction that writes it.
+
+Only the later text looks back, so no pair is found twice, and a text that was seen before is not looked up.
+A text that an earlier one can stand for, its leader, is no longer looked for itself: what is like it is like
+its leader, or is not of that group (see `near.groups` on chains). The rest are found by fingerprints where
+they have enough words, else by the bands of their MinHash signatures, and every candidate is read side by
+side with the new text, less what their hosts show on every page, before anything is said about the two.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import sqlalchemy as sa
+
+from scrapy_dedup.ledger import codec, near_bands, schema
+from scrapy_dedup.ledger.host_blocks import FIRST_URL_KEY, HostBlocks
+from scrapy_dedup.ledger.near_bands import Keys, band_keys
+from scrapy_dedup.ledger.near_index import MIN_WORDS, NearIndex, folder_of
+from scrapy_dedup.ledger.near_relations import (
+    FEW_PAGES,
+    Measures,
+    NearFound,
+    NearPair,
+    Side,
+    near_relation,
+)
+from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
+from scrapy_dedup.ledger.templates import host_of
+from scrapy_dedup.near import claims, host_blocks
+from scrapy_dedup.near.claims import MIN_CONTAINMENT, MIN_JACCARD, Reading, Verdict, compare_read
+from scrapy_dedup.near.hamming import MAX_RADIUS
+from scrapy_dedup.near.host_blocks import MIN_PAGES, without
+from scrapy_dedup.near.overlap import ShingleSets
+from scrapy_dedup.near.shingles import shingle_hashes
+from scrapy_dedup.near.simhash import SCHEME
+from scrapy_dedup.records import BodyRecord, Reason
+
+OFF, REVIEW, SUPPRESS = MODES = ("off", "review", "suppress")
+
+POLICY = f"{SCHEME}+{claims.POLICY}+{host_blocks.POLICY}"
+"""The rules by which the crawl finds and judges pairs; stored with every relation."""
+
+MAX_CANDIDATES = 10
+"""Of one new text so many are read, the nearest ones; the others are counted."""
+
+MAX_COMPARED_CHARS = 1_000_000
+"""Characters of the candidates of one text: to read them takes about half a second."""
+
+HELD_CHARS = 4_000_000
+"""Characters of texts that stay in memory after they were read from the ledger, some 16 MB."""
+
+SLACK = 0.05
+"""The measures by which candidates are sorted out count markup, which the claim diff does not."""
+
+_body, _seen = schema.body.c, schema.observation.c
+_page: sa.BindParameter[bytes] = sa.bindparam("page", required=False)
+_HELD = ListQuery(
+    sa.select(
+        _body.ordinal,
+        _body.body_id,
+        _body.text_digest,
+        _body.first_observation,
+        _body.codec,
+        _body.data,
+        FIRST_URL_KEY.label("url_key"),
+    ).where(_body.ordinal.in_(SOUGHT))
+)
+_SHOWN_THERE = ListQuery(
+    sa.select(_seen.body).where(_seen.body.in_(SOUGHT), _seen.url_key_digest == _page).distinct()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NearOptions:
+    """How a crawl deals with texts that are similar to earlier ones.
+
+    Attributes:
+        mode: one of `MODES`.
+        radius: the differing bits of fingerprints up to which texts are read side by side, 0 to 7.
+        min_jaccard: the similarity from which one text can stand for another, 0.0 to 1.0.
+    """
+
+    mode: str = OFF
+    radius: int = MAX_RADIUS
+    min_jaccard: float = MIN_JACCARD
+
+
+class Newcomer(NamedTuple):
+    """A new text: its ordinal, its body, and the key and time of the observation that brought it."""
+
+    ordinal: int
+    body: BodyRecord
+    url_key: str
+    at: str
+
+
+class _Held(NamedTuple):
+    """An earlier text, as far as a pair with it needs."""
+
+    side: Side
+    first_observation_id: str
+    url_key: str
+    text: str
+
+
+class _Candidate(NamedTuple):
+    """An earlier text that may be similar; the distance is None where it was found by its bands alone."""
+
+    ordinal: int
+    distance: int | None
+    shared_bands: int
+
+
+class Nearness:
+    """Finds the pairs of one space for the store of one job.
+
+    Args:
+        options: of the crawl.
+        ledger: the file of a SQLite ledger, None for another one.
+        space: the ordinal of the space.
+        corpus: of the job.
+        job_id: of the job.
+    """
+
+    def __init__(
+        self, options: NearOptions, ledger: Path | None, space: int, *, corpus: str, job_id: str
+    ) -> None:
+        self._options = options
+        self._least = min(options.min_jaccard, MIN_JACCARD)
+        self._space = space
+        self._corpus = corpus
+        self._job_id = job_id
+        self._index = NearIndex(None if ledger is None else folder_of(ledger, space), space)
+        self._blocks = HostBlocks(space)
+        self._texts: OrderedDict[int, _Held] = OrderedDict()
+        self._held_chars = 0
+
+    def look_back(self, connection: sa.Connection, new: Sequence[Newcomer]) -> dict[int, NearFound]:
+        """Return what is similar to each of some new texts, by their ordinals.
+
+        Args:
+            connection: inside a transaction that holds the writers' turn; none of the texts stands in it yet.
+            new: in the order of their ordinals.
+        """
+        self._follow(connection, new)
+        batch = _Batch(new)
+        matches = self._matches(connection, batch)
+        found: dict[int, NearFound] = {}
+        for one in new:
+            candidates = _nearest([*matches[one.ordinal], *batch.earlier(one.ordinal, self._options.radius)])
+            found[one.ordinal] = self._read(connection, one, candidates, batch)
+            if found[one.ordinal].leading(self._options.min_jaccard) is None:
+                batch.add_leader(one.ordinal)
+        leaders = {ordinal: keys for ordinal, keys in batch.keys.items() if ordinal in batch.leaders}
+        near_bands.keep(connection, self._space, leaders)
+        return found
+
+    def save(self, connection: sa.Connection) -> None:
+        """Write what was counted of hosts since the last time."""
+        self._follow(connection, ())
+        self._blocks.save(connection)
+
+    def close(self) -> None:
+        """Bring the index to the disk."""
+        self._index.close()
+
+    def _follow(self, connection: sa.Connection, new: Sequence[Newcomer]) -> None:
+        """Take in what was committed since the last time; of others also the bands that they did not keep."""
+        self._index.follow(connection)
+        own = ((one.ordinal, one.body, one.url_key) for one in new)
+        others = [
+            one
+            for one in self._blocks.follow(connection, own)
+            if one.word_count < near_bands.MAX_WORDS and not one.has_leader
+        ]
+        if others:
+            keys = band_keys([one.text for one in others])
+            keys_of = {one.ordinal: key for one, key in zip(others, keys, strict=True)}
+            missing = near_bands.without_keys(connection, self._space, keys_of)
+            near_bands.keep(connection, self._space, {ordinal: keys_of[ordinal] for ordinal in missing})
+
+    def _matches(self, connection: sa.Connection, batch: _Batch) -> Mapping[int, Sequence[_Candidate]]:
+        """Return the texts in the ledger that each new text may be similar to."""
+        found: dict[int, dict[int, _Candidate]] = {one: {} for one in batch.new}
+        for ordinal, keys in batch.keys.items():
+            if keys:
+                shared = near_bands.sharing(connection, self._space, keys)
+                found[ordinal] = {body: _Candidate(body, None, count) for body, count in shared.items()}
+        searched = list(batch.fingerprints)
+        hits = self._index.search(list(batch.fingerprints.values()), self._options.radius) if searched else []
+        for ordinal, matches in zip(searched, hits, strict=True):
+            for match in matches:
+                found[ordinal][match.id] = _Candidate(match.id, match.distance, 0)
+        return {ordinal: list(candidates.values()) for ordinal, candidates in found.items()}
+
+    def _read(
+        self, connection: sa.Connection, one: Newcomer, candidates: Sequence[_Candidate], batch: _Batch
+    ) -> NearFound:
+        """Read a new text side by side with the nearest of its candidates."""
+        if not candidates:
+            return NearFound()
+        held = self._held(connection, candidates[:MAX_CANDIDATES], batch)
+        compared: list[tuple[_Candidate, _Held]] = []
+        room = MAX_COMPARED_CHARS - len(one.body.text)
+        for candidate in candidates[:MAX_CANDIDATES]:
+            room -= len(held[candidate.ordinal].text)
+            if room < 0:
+                break
+            compared.append((candidate, held[candidate.ordinal]))
+        pairs = self._pairs(connection, one, compared, batch)
+        return NearFound(tuple(pairs), len(compared) - len(pairs), len(candidates) - len(compared))
+
+    def _pairs(
+        self,
+        connection: sa.Connection,
+        one: Newcomer,
+        compared: Sequence[tuple[_Candidate, _Held]],
+        batch: _Batch,
+    ) -> list[NearPair]:
+        texts = [self._own_part(connection, one.url_key, one.body.text)]
+        texts += [self._own_part(connection, held.url_key, held.text) for _, held in compared]
+        likely = _likely(texts, self._least)
+        if not likely:
+            return []
+        new = Reading.of(texts[0])
+        same_page = self._shown_under(
+            connection, one, [compared[place][0].ordinal for place in likely], batch
+        )
+        pairs: list[NearPair] = []
+        for place in likely:
+            (candidate, held), text = compared[place], texts[1 + place]
+            comparison = compare_read(Reading.of(text), new, min_jaccard=self._least)
+            if comparison.verdict is Verdict.DIFFERENT:
+                continue
+            measures = Measures.of(comparison)
+            relation = near_relation(
+                self._corpus,
+                held.side,
+                Side(one.body.body_id, one.body.text_digest),
+                measures,
+                policy=POLICY,
+                reasons=(
+                    Reason("verdict", measures.verdict),
+                    Reason("jaccard", measures.jaccard, self._options.min_jaccard),
+                    *self._hosts_with_few_pages(connection, held.url_key, one.url_key),
+                ),
+                created_at=one.at,
+                job_id=self._job_id,
+                distance=candidate.distance,
+                same_page=candidate.ordinal in same_page,
+            )
+            pairs.append(NearPair(relation, candidate.ordinal, held.first_observation_id))
+        return pairs
+
+    def _own_part(self, connection: sa.Connection, url_key: str, text: str) -> str:
+        """Return a text without the paragraphs that its host shows on many pages."""
+        return without(text, self._blocks.shared(connection, host_of(url_key)))
+
+    def _hosts_with_few_pages(self, connection: sa.Connection, *url_keys: str) -> list[Reason]:
+        """Return the reasons why the whole texts were compared, if they were."""
+        pages = {host: self._blocks.pages(connection, host) for host in dict.fromkeys(map(host_of, url_keys))}
+        return [Reason(FEW_PAGES, count, MIN_PAGES) for count in pages.values() if count < MIN_PAGES]
+
+    def _shown_under(
+        self, connection: sa.Connection, one: Newcomer, ordinals: Sequence[int], batch: _Batch
+    ) -> set[int]:
+        """Return which of some texts were seen under the key of a new one."""
+        rows = _SHOWN_THERE.rows(connection, ordinals, page=codec.url_digest(one.url_key))
+        in_batch = {
+            other for other in ordinals if other in batch.new and batch.new[other].url_key == one.url_key
+        }
+        return {row["body"] for row in rows} | in_batch
+
+    def _held(
+        self, connection: sa.Connection, candidates: Sequence[_Candidate], batch: _Batch
+    ) -> dict[int, _Held]:
+        """Return earlier texts, from this batch, from memory or from the ledger."""
+        wanted = [one.ordinal for one in candidates]
+        found = {ordinal: _held_of(batch.new[ordinal]) for ordinal in wanted if ordinal in batch.new}
+        for ordinal in wanted:
+            if ordinal in self._texts:
+                self._texts.move_to_end(ordinal)
+                found[ordinal] = self._texts[ordinal]
+        for row in _HELD.rows(connection, [ordinal for ordinal in wanted if ordinal not in found]):
+            held = found[row["ordinal"]] = _Held(
+                Side(codec.unpack_body_id(row["body_id"]), codec.unpack_digest(row["text_digest"])),
+                codec.unpack_observation_id(row["first_observation"]),
+                codec.unescape(row["url_key"] or ""),
+                codec.unpack_text(row["codec"], row["data"]),
+            )
+            self._texts[row["ordinal"]] = held
+            self._held_chars += len(held.text)
+        while self._held_chars > HELD_CHARS:
+            _, oldest = self._texts.popitem(last=False)
+            self._held_chars -= len(oldest.text)
+        return found
+
+
+class _Batch:
+    """The new texts of one transaction, which look back at each other as well.
+
+    Attributes:
+        new: all of them, by ordinal.
+        keys: the bands of the short ones.
+        fingerprints: of those that have enough words.
+        leaders: those so far that no earlier text leads.
+    """
+
+    def __init__(self, new: Sequence[Newcomer]) -> None:
+        self.new = {one.ordinal: one for one in new}
+        short = [one for one in new if one.body.word_count < near_bands.MAX_WORDS]
+        keys = band_keys([one.body.text for one in short]) if short else []
+        self.keys: dict[int, Keys] = {one.ordinal: key for one, key in zip(short, keys, strict=True)}
+        self.fingerprints = {
+            one.ordinal: int(one.body.simhash, 16) for one in new if _has_fingerprint(one.body)
+        }
+        self.leaders: list[int] = []
+
+    def add_leader(self, ordinal: int) -> None:
+        """Let a text be found by those after it."""
+        self.leaders.append(ordinal)
+
+    def earlier(self, ordinal: int, radius: int) -> Iterable[_Candidate]:
+        """Return the leaders before a text that it may be similar to."""
+        for leader in self.leaders:
+            distance = self._distance(leader, ordinal)
+            if distance is not None and distance <= radius:
+                yield _Candidate(leader, distance, 0)
+            elif shared := len({*self.keys.get(leader, ())} & {*self.keys.get(ordinal, ())}):
+                yield _Candidate(leader, None, shared)
+
+    def _distance(self, a: int, b: int) -> int | None:
+        if a not in self.fingerprints or b not in self.fingerprints:
+            return None
+        return (self.fingerprints[a] ^ self.fingerprints[b]).bit_count()
+
+
+def _has_fingerprint(body: BodyRecord) -> bool:
+    return body.word_count >= MIN_WORDS and body.simhash_scheme == SCHEME
+
+
+def _nearest(candidates: Iterable[_Candidate]) -> list[_Candidate]:
+    """Return candidates in the order in which they are read; of equally near ones the earlier first."""
+    return sorted(
+        candidates,
+        key=lambda one: (one.distance is None, one.distance or 0, -one.shared_bands, one.ordinal),
+    )
+
+
+def _held_of(one: Newcomer) -> _Held:
+    side = Side(one.body.body_id, one.body.text_digest)
+    return _Held(side, one.body.first_observation_id, one.url_key, one.body.text)
+
+
+def _likely(texts: Sequence[str], least: float) -> list[int]:
+    """Return the places of the texts after the first that share enough with it to be read beside it."""
+    others = np.arange(1, len(texts))
+    pairs = np.column_stack([np.zeros_like(others), others])
+    measured = ShingleSets(*shingle_hashes(texts)).overlaps(pairs)
+    contained = np.maximum(measured.containment_a, measured.containment_b)
+    is_likely = (measured.jaccard >= least - SLACK) | (contained >= MIN_CONTAINMENT - SLACK)
+    places: list[int] = np.flatnonzero(is_likely).tolist()
+    return places
