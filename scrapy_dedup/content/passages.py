@@ -219,13 +219,14 @@ class _Draft:
     def add(self, place: Place, mark: Mark) -> None:
         """Add what is equal up to a place, and the place."""
         starts, ends = (place[0], place[2]), (place[1], place[3])
-        is_first = not any(self._pieces)
+        left_out = 0
+        if not any(self._pieces):
+            left_out = _to_word(self._texts[0], self._ends[0], starts[0] - self._context, starts[0])
         for side in (0, 1):
             text, pieces, last = self._texts[side], self._pieces[side], self._ends[side]
-            lead = max(last, starts[side] - self._context) if is_first else last
-            if lead > last:
-                pieces.append(Piece("", Mark.LEFT_OUT, lead - last))
-            _append(pieces, text[lead : starts[side]], Mark.EQUAL)
+            if left_out:
+                pieces.append(Piece("", Mark.LEFT_OUT, left_out))
+            _append(pieces, text[last + left_out : starts[side]], Mark.EQUAL)
             pieces.extend(_cut(text[starts[side] : ends[side]], mark))
         self._ends = ends
 
@@ -233,7 +234,13 @@ class _Draft:
         """Add what is equal behind the last place; return where the passage ends in both texts."""
         limits = (following[0], following[2]) if following else tuple(map(len, self._texts))
         room = min(limit - end for limit, end in zip(limits, self._ends, strict=True))
-        tail = min(self._context, room)
+        tail = room
+        if room > self._context:
+            text, end = self._texts[0], self._ends[0]
+            spaces = list(
+                _SPACE.finditer(text, max(end, end + self._context - _WORD_CHARS), end + self._context)
+            )
+            tail = spaces[-1].end() - end if spaces else self._context
         ends = []
         for side in (0, 1):
             end = self._ends[side]
@@ -243,6 +250,14 @@ class _Draft:
 
     def passage(self) -> Passage:
         return Passage(tuple(self._pieces[0]), tuple(self._pieces[1]))
+
+
+def _to_word(text: str, last: int, start: int, end: int) -> int:
+    """Return what to leave out behind ``last``, so that what is shown begins with a word near ``start``."""
+    if start <= last:
+        return 0
+    space = _SPACE.search(text, start, min(start + _WORD_CHARS, end))
+    return (space.end() if space else start) - last
 
 
 def _append(pieces: list[Piece], text: str, mark: Mark) -> None:

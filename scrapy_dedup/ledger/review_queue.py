@@ -261,7 +261,8 @@ class QueueBuilder:
         jaccard = _jaccard(relation)
         if jaccard is not None:
             margin = jaccard - threshold_of(relation)
-            (self._above if margin >= 0 else self._below).offer(-abs(margin), entry)
+            if abs(margin) < _BAND:
+                (self._above if margin >= 0 else self._below).offer(-abs(margin), entry)
 
 
 # -- what hangs on a pair, and its texts -------------------------------------------------------------------

@@ -6,8 +6,11 @@ escapes, and nothing in it is read as markup.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -18,7 +21,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from scrapy_dedup.content.passages import Mark, Piece, SideBySide, side_by_side
+from scrapy_dedup.content.passages import Mark, Passage, Piece, SideBySide, side_by_side
 from scrapy_dedup.crawl.cli.output import printable, shown_url
 from scrapy_dedup.crawl.cli.relations import evidence
 from scrapy_dedup.ledger.review_queue import Entry, Page, Side, threshold_of
@@ -56,10 +59,14 @@ FIRST_PAGES = 3
 
 MAX_TITLE_CHARS = 200
 
+# Variation selectors, and the colours of emoji.
+_MODIFIERS = re.compile("[\ufe00-\ufe0f\U0001f3fb-\U0001f3ff]")
+
 _KINDS = {
     RelationKind.CANONICAL: "A declares B to be its canonical",
     RelationKind.RESIDUAL_DIFFERS: "one main text, other prose beside it",
 }
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _CLAIM = "claim"
 _STYLES = {
     Mark.EQUAL: Style(),
@@ -123,9 +130,23 @@ def draw(console: Console, frame: Frame, body: Lines, scroll: int) -> int:
         *_lines(console, _one_line(frame.message + more), width, _FAINT)[:1],
         *help_lines,
     ][:height]
-    console.control(Control.home())
-    console.print(_Rows(rows), end="")
+    console.print(_Rows(rows), end="", crop=False)
     return scroll
+
+
+@contextmanager
+def full_screen(console: Console) -> Iterator[None]:
+    """Use the whole terminal, which is left as it was.
+
+    Lines do not wrap: terminals do not agree on how wide some characters are, and a line that is wider than
+    it was drawn would push all others down.
+    """
+    with console.screen(hide_cursor=True):
+        console.file.write(_NO_WRAP)
+        try:
+            yield
+        finally:
+            console.file.write(_WRAP)
 
 
 def room_of(console: Console) -> int:
@@ -156,14 +177,19 @@ def message_of(text: str, encoding: str = "utf-8") -> Text:
 def harmless(text: str, encoding: str = "utf-8") -> str:
     r"""Return a text with its lines, and with all else that could act on a terminal as escapes.
 
-    What the terminal cannot show is escaped as well, so that no column gets wider than it was drawn.
+    So is what changes the width of a character before it, and what the terminal cannot show: no column gets
+    wider than it was drawn.
 
     >>> harmless("a\tb\n\x1b[31mc")
     'a    b\n\\x1b[31mc'
     """
     lines = text.replace("\r\n", "\n").expandtabs(4).split("\n")
-    shown = "\n".join(map(printable, lines))
+    shown = _MODIFIERS.sub(_escaped, "\n".join(map(printable, lines)))
     return shown.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
 
 
 # -- the parts of a pair -----------------------------------------------------------------------------------
@@ -182,7 +208,11 @@ def _parts(shown: Shown, encoding: str) -> Iterator[RenderableType]:
     yield Padding(_places(shown.text), (1, 0))
     if relation.kind is RelationKind.RESIDUAL_DIFFERS:
         yield Text("The main texts are equal. The prose beside them is not stored: open both URLs.", _FAINT)
-    yield _table((_cell(passage.a, encoding), _cell(passage.b, encoding)) for passage in shown.text.passages)
+    yield _table(
+        (_cell(a, encoding), _cell(b, encoding))
+        for passage in shown.text.passages
+        for a, b in _aligned(passage)
+    )
     yield from _rest(shown.text)
     further = [side.pages[FIRST_PAGES:] for side in (shown.a, shown.b)]
     if any(further):
@@ -266,6 +296,36 @@ def _places(text: SideBySide) -> Text:
     return legend
 
 
+def _aligned(passage: Passage) -> Iterator[tuple[list[Piece], list[Piece]]]:
+    """Yield the pieces of both texts line by line, as far as the lines end in what is equal."""
+    a: list[Piece] = []
+    b: list[Piece] = []
+    nothing: tuple[list[Piece], str] = ([], "")
+    for left, right in zip_longest(_up_to_equal(passage.a), _up_to_equal(passage.b), fillvalue=nothing):
+        a, b = [*a, *left[0]], [*b, *right[0]]
+        *ended, rest = (left[1] or right[1]).split("\n")
+        for line in ended:
+            equal = Piece(line, Mark.EQUAL, len(line))
+            yield [*a, equal], [*b, equal]
+            a, b = [], []
+        equal = Piece(rest, Mark.EQUAL, len(rest))
+        a, b = [*a, equal], [*b, equal]
+    yield a, b
+
+
+def _up_to_equal(pieces: Sequence[Piece]) -> Iterator[tuple[list[Piece], str]]:
+    """Yield what differs together with the equal text behind it; of that both texts have the same."""
+    held: list[Piece] = []
+    for piece in pieces:
+        if piece.mark is Mark.EQUAL:
+            yield held, piece.text
+            held = []
+        else:
+            held = [*held, piece]
+    if held:
+        yield held, ""
+
+
 def _cell(pieces: Sequence[Piece], encoding: str) -> Text:
     text = Text()
     for piece in pieces:
@@ -311,13 +371,12 @@ def _lines(console: Console, part: RenderableType, width: int, style: Style | No
 
 
 class _Rows:
-    """Lines as they are, each as wide as the terminal; the last one without an end, which would scroll."""
+    """Lines as they are, each in its row of the terminal."""
 
     def __init__(self, rows: Lines) -> None:
         self._rows = rows
 
     def __rich_console__(self, console: Console, options: object) -> Iterator[Segment]:
         for number, row in enumerate(self._rows):
-            if number:
-                yield Segment("\n")
+            yield Control.move_to(0, number).segment
             yield from row

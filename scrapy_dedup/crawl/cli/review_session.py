@@ -22,6 +22,7 @@ from scrapy_dedup.crawl.cli.review_screen import (
     Shown,
     body_of,
     draw,
+    full_screen,
     next_claim,
     preferred,
     room_of,
@@ -91,7 +92,7 @@ class Session:
 
     def run(self) -> Tally:
         """Show pairs until the end of the queue or of patience; return what was done."""
-        with self._console.screen(hide_cursor=True):
+        with full_screen(self._console):
             self._turn_to(0)
             while True:
                 self._draw()
