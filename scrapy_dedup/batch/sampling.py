@@ -25,7 +25,7 @@ from scrapy_dedup.batch.work import WorkFolder
 from scrapy_dedup.batch.workers import Workers
 
 MAX_OF_A_TEXT = 2
-POOL = 4
+POOL = 2
 """So many times as many pairs as are wanted, the nearest ones, are drawn from."""
 
 _HALF = np.uint64(32)
