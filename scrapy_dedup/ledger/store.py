@@ -7,6 +7,7 @@ no other connection has written; see `Store.write`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +39,10 @@ from scrapy_dedup.ledger.nearness import OFF, SUPPRESS, Nearness, NearOptions, N
 from scrapy_dedup.ledger.overlay import Overlay
 from scrapy_dedup.ledger.quarantine import Shown
 from scrapy_dedup.ledger.statement import SOUGHT, Change, ListQuery
+from scrapy_dedup.ledger.suppression import looked_name
 from scrapy_dedup.records import AliasRecord, JobRecord, Text
+
+logger = logging.getLogger(__name__)
 
 MAX_SCATTERED_SEQS = 1_000
 _NO_BODY = {"body_id": None, "text_digest": None, "normalized_digest": None, "word_count": None}
@@ -231,6 +235,8 @@ class Store:
         """
         self._forget_what_may_be_old(connection)
         self._keep_policy(connection)
+        if self._near.mode == SUPPRESS:
+            self._warn_unless_looked(connection)
         held = connection.execute(
             sa.select(_t.job).where(_t.job.c.job_id == codec.escape(self._job.job_id))
         ).one_or_none()
@@ -338,6 +344,15 @@ class Store:
             .order_by(_t.alias.c.ordinal)
         ).mappings()
         return [rows.alias_record(row, self._job.job_id) for row in found]
+
+    def _warn_unless_looked(self, connection: sa.Connection) -> None:
+        name = looked_name(self._job.corpus)
+        if connection.execute(sa.select(_t.meta.c.value).where(_t.meta.c.name == name)).first() is None:
+            logger.warning(
+                "DEDUP_NEAR is 'suppress', but nobody has looked at what that does to the corpus %r. See it "
+                "with `scrapy dedup review --would-suppress`; until then 'review' is the safer setting.",
+                self._job.corpus,
+            )
 
     def _keep_policy(self, connection: sa.Connection) -> None:
         digest = codec.spec_digest(self._spec)
