@@ -209,7 +209,9 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--extractor", metavar="ID", help="whose texts, where a corpus has several (default: the latest)"
     )
-    parser.add_argument("--jaccard", metavar="J", type=float, help="the threshold (default: 0.8)")
+    parser.add_argument(
+        "--jaccard", metavar="J", type=float, help="the threshold (default: DEDUP_NEAR_JACCARD)"
+    )
     parser.add_argument("--seed", metavar="S", type=int, help="another number, other pairs (default: 0)")
 
 

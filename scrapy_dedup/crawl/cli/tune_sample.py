@@ -15,18 +15,21 @@ from scrapy_dedup.batch.plan import DEFAULT_MEMORY_BYTES
 from scrapy_dedup.batch.related import decided_pairs
 from scrapy_dedup.batch.sampling import SampledPair, sample_pairs
 from scrapy_dedup.batch.work import WorkFolder
+from scrapy_dedup.crawl.addon import read_config
 from scrapy_dedup.crawl.cli.batch import bars, chosen_space, cores
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import printable
 from scrapy_dedup.crawl.cli.pair_file import MAX_TEXT_CHARS
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.near.bands import Banding
-from scrapy_dedup.near.claims import MIN_JACCARD
 from scrapy_dedup.records import RelationKind
 
 MAX_SAMPLE = 10_000
 SAMPLED_BELOW = 0.2
 """So far below the threshold pairs are looked for."""
+
+FEW_TEXTS = 1_000
+"""So many are read by one process before others have started."""
 
 DEFAULT_OUT = "pairs.jsonl"
 
@@ -47,12 +50,14 @@ def sampling_problems(options: argparse.Namespace) -> Iterator[str]:
 def sample(context: Context) -> int:
     """Draw the pairs, write them, and say where they lie."""
     options = context.options
-    threshold = MIN_JACCARD if options.jaccard is None else options.jaccard
+    stated = options.jaccard
+    threshold = read_config(context.settings).near_jaccard if stated is None else stated
     lowest = max(threshold - SAMPLED_BELOW, threshold / 2)
-    plan = Plan(lowest, Banding.for_threshold(lowest), False, DEFAULT_MEMORY_BYTES, cores())
     out = Path(options.out or DEFAULT_OUT)
     with Ledger.open(context.ledger_url()) as ledger:
         space = chosen_space(context, ledger)
+        workers = cores() if space.bodies > FEW_TEXTS else 1
+        plan = Plan(lowest, Banding.for_threshold(lowest), False, DEFAULT_MEMORY_BYTES, workers)
         decided = decided_pairs(ledger, space.corpus)
         known = {
             (relation.a, relation.b)
