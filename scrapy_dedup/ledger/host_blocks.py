@@ -8,6 +8,7 @@ written the counts goes on from those.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -19,7 +20,8 @@ from scrapy_dedup.ledger.statement import SOUGHT, Change, ListQuery
 from scrapy_dedup.ledger.templates import host_of
 from scrapy_dedup.near.host_blocks import BlockCounts, page_name
 from scrapy_dedup.near.paragraphs import paragraphs
-from scrapy_dedup.records import BodyRecord
+
+logger = logging.getLogger(__name__)
 
 SAVE_EVERY = 500
 """Texts that are counted between two writes of the counts; so many are read again after a crash."""
@@ -90,10 +92,11 @@ class Counted(NamedTuple):
     text: str
 
 
-class _Page(NamedTuple):
-    body_id: bytes
-    host: str
-    name: str
+class OwnPage(NamedTuple):
+    """A text that this crawl is about to write, its URL key, and the keys of its paragraphs."""
+
+    body_id: str
+    url_key: str
     keys: tuple[int, ...]
 
 
@@ -109,14 +112,14 @@ class HostBlocks:
         self._dirty: set[str] = set()
         self._held = 0
         self._shared: dict[str, tuple[int, frozenset[int]]] = {}
-        self._own: dict[int, _Page] = {}
+        self._own: dict[int, OwnPage] = {}
 
-    def follow(self, connection: sa.Connection, own: Iterable[tuple[int, BodyRecord, str]]) -> list[Counted]:
+    def follow(self, connection: sa.Connection, own: Mapping[int, OwnPage]) -> list[Counted]:
         """Count what was committed since, at most `CATCH_UP` texts; return those that had to be read.
 
         Args:
             connection: inside a transaction that holds the writers' turn.
-            own: what this transaction is about to write: ordinal, body and URL key. It is counted next time.
+            own: what this transaction is about to write, by ordinal. It is counted next time.
         """
         saved = next((int(row["counted"]) for row in _COUNTED.rows(connection, [self._space])), 0)
         if saved != self._saved:
@@ -126,7 +129,7 @@ class HostBlocks:
         unknown = [
             row["ordinal"]
             for row in rows
-            if (page := pages[row["ordinal"]]) is None or page.body_id != bytes(row["body_id"])
+            if (page := pages[row["ordinal"]]) is None or codec.pack_id(page.body_id) != bytes(row["body_id"])
         ]
         read = {row["ordinal"]: row for row in _TEXTS.rows(connection, unknown)}
         counted: list[Counted] = []
@@ -135,14 +138,13 @@ class HostBlocks:
                 row = read[ordinal]
                 text = codec.unpack_text(row["codec"], row["data"])
                 counted.append(Counted(ordinal, row["word_count"], row["leader"] is not None, text))
-                self._count(connection, _page(b"", codec.unescape(row["url_key"] or ""), text))
+                keys = [paragraph.key for paragraph in paragraphs(text)]
+                self._count(connection, codec.unescape(row["url_key"] or ""), keys)
             elif page is not None:
-                self._count(connection, page)
+                self._count(connection, page.url_key, page.keys)
             self._counted = ordinal
         self._since_saved += len(rows)
-        self._own = {
-            ordinal: _page(codec.pack_id(body.body_id), url_key, body.text) for ordinal, body, url_key in own
-        }
+        self._own = dict(own)
         if self._since_saved >= SAVE_EVERY or self._held > MAX_HELD_PARAGRAPHS:
             self.save(connection)
         return counted
@@ -152,7 +154,8 @@ class HostBlocks:
         counts = self._of(connection, host)
         pages, found = self._shared.get(host, (0, frozenset[int]()))
         if counts.pages < SMALL_HOST or counts.pages > pages * GROWTH:
-            found = counts.shared()
+            now = counts.shared()
+            found = found if now == found else now  # the same set, so that what was made by it can be kept
             self._shared[host] = counts.pages, found
         return found
 
@@ -193,27 +196,32 @@ class HostBlocks:
         self._dirty.clear()
         self._shared.clear()
 
-    def _count(self, connection: sa.Connection, page: _Page) -> None:
-        counts = self._of(connection, page.host)
+    def _count(self, connection: sa.Connection, url_key: str, keys: Iterable[int]) -> None:
+        host = host_of(url_key)
+        counts = self._of(connection, host)
         self._held -= len(counts)
-        counts.add(page.name, page.keys)
+        counts.add(page_name(url_key), keys)
         self._held += len(counts)
-        self._dirty.add(page.host)
+        self._dirty.add(host)
 
     def _of(self, connection: sa.Connection, host: str) -> BlockCounts:
         counts = self._hosts.get(host)
         if counts is None:
             found = _BLOCKS.rows(connection, [_key(host)], space=self._space)
-            counts = BlockCounts.from_bytes(bytes(found[0]["data"])) if found else BlockCounts()
+            counts = _counts(bytes(found[0]["data"]), host) if found else BlockCounts()
             self._hosts[host] = counts
             self._held += len(counts)
         self._hosts.move_to_end(host)
         return counts
 
 
-def _page(body_id: bytes, url_key: str, text: str) -> _Page:
-    keys = tuple(paragraph.key for paragraph in paragraphs(text))
-    return _Page(body_id, host_of(url_key), page_name(url_key), keys)
+def _counts(data: bytes, host: str) -> BlockCounts:
+    """Return the counts of a host; damaged ones begin anew, for they are derived."""
+    try:
+        return BlockCounts.from_bytes(data)
+    except ValueError as error:
+        logger.warning("The paragraphs of %s are counted anew: %s", host, error)
+        return BlockCounts()
 
 
 def _key(host: str) -> str:

@@ -133,7 +133,9 @@ def near_relation(
     created_at: str,
     job_id: str | None = None,
     distance: int | None = None,
+    own_jaccard: float | None = None,
     same_page: bool = False,
+    same_host: bool = False,
 ) -> RelationRecord:
     """Return the relation of two similar texts.
 
@@ -150,7 +152,10 @@ def near_relation(
         created_at: RFC 3339 in UTC.
         job_id: the job that found them, None for a command.
         distance: the differing bits of their fingerprints, None where they were not found by these.
+        own_jaccard: the similarity of what is left of the two without the paragraphs that their hosts share,
+            where that is too little to compare by itself.
         same_page: whether the second text was seen under a URL that had the first one.
+        same_host: whether both were first seen on one host.
     """
     flipped = second.body_id < first.body_id
     a, b = (second, first) if flipped else (first, second)
@@ -166,8 +171,9 @@ def near_relation(
     }
     if distance is not None:
         stated["distance"] = distance
-    if same_page:
-        stated["same_page"] = True
+    if own_jaccard is not None:
+        stated["own_jaccard"] = own_jaccard
+    stated |= {name: True for name, holds in (("same_page", same_page), ("same_host", same_host)) if holds}
     kind = RelationKind.NEAR
     return RelationRecord(
         relation_id=codec.relation_id(
@@ -202,7 +208,8 @@ def is_suppressible(relation: RelationRecord, min_jaccard: float) -> bool:
     """Tell whether suppression lets the leader of a pair stand for the other text.
 
     Two revisions of one page never are: the later one is what the page says now. A pair that somebody decided
-    to be different is refuted, so it is not suppressible either.
+    to be different is refuted, so it is not suppressible either. Two pages of a host of which few are known
+    may share a template that nobody could set aside yet.
 
     Args:
         relation: of two texts, in the state that holds: under what was decided about it.
@@ -212,12 +219,18 @@ def is_suppressible(relation: RelationRecord, min_jaccard: float) -> bool:
 
 
 def _joins(relation: RelationRecord, min_jaccard: float) -> bool:
-    """Tell whether the leader of a pair says all that the other text says."""
+    """Tell whether the leader of a pair says all that the other text says.
+
+    Of two texts of one host that may share a template which is not known yet, or which is all that makes them
+    similar, nobody can tell.
+    """
     measures = relation.measures
+    few_pages = any(reason.code == FEW_PAGES for reason in relation.reasons)
     return (
         relation.kind is RelationKind.NEAR
         and relation.state is RelationState.CONFIRMED
         and measures.get("verdict") in JOINING
         and not measures.get("claim_spans")
-        and float(measures.get("jaccard", 0.0)) >= min_jaccard
+        and not (few_pages and measures.get("same_host"))
+        and min(measures.get("jaccard", 0.0), measures.get("own_jaccard", 1.0)) >= min_jaccard
     )

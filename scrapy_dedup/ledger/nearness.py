@@ -9,6 +9,7 @@ side with the new text, less what their hosts show on every page, before anythin
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from scrapy_dedup.ledger import codec, near_bands, schema
-from scrapy_dedup.ledger.host_blocks import FIRST_URL_KEY, HostBlocks
+from scrapy_dedup.ledger.host_blocks import FIRST_URL_KEY, HostBlocks, OwnPage
 from scrapy_dedup.ledger.near_bands import Keys, band_keys
 from scrapy_dedup.ledger.near_index import MIN_WORDS, NearIndex, folder_of
 from scrapy_dedup.ledger.near_relations import (
@@ -36,8 +37,8 @@ from scrapy_dedup.near import claims, host_blocks
 from scrapy_dedup.near.claims import MIN_CONTAINMENT, MIN_JACCARD, Reading, Verdict, compare_read
 from scrapy_dedup.near.hamming import MAX_RADIUS
 from scrapy_dedup.near.host_blocks import MIN_PAGES, without
-from scrapy_dedup.near.overlap import ShingleSets
-from scrapy_dedup.near.shingles import shingle_hashes
+from scrapy_dedup.near.paragraphs import Paragraph, paragraphs
+from scrapy_dedup.near.shingles import Hashes, distinct, shingle_hashes
 from scrapy_dedup.near.simhash import SCHEME
 from scrapy_dedup.records import BodyRecord, Reason
 
@@ -52,8 +53,11 @@ MAX_CANDIDATES = 10
 MAX_COMPARED_CHARS = 1_000_000
 """Characters of the candidates of one text: to read them takes about half a second."""
 
-HELD_CHARS = 4_000_000
-"""Characters of texts that stay in memory after they were read from the ledger, some 16 MB."""
+HELD_CHARS = 2_000_000
+"""Characters of texts that stay in memory after they were read, with what was made of them some 40 MB."""
+
+RELATED = 0.2
+"""What is left of two texts is two versions of something, and not something else, if it is so similar."""
 
 SLACK = 0.05
 """The measures by which candidates are sorted out count markup, which the claim diff does not."""
@@ -100,13 +104,48 @@ class Newcomer(NamedTuple):
     at: str
 
 
-class _Held(NamedTuple):
-    """An earlier text, as far as a pair with it needs."""
+class _Part:
+    """A text or what is left of it, with what comparing it takes, each made when it is first needed."""
 
-    side: Side
-    first_observation_id: str
-    url_key: str
-    text: str
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @functools.cached_property
+    def shingles(self) -> Hashes:
+        """The set of its shingles, ascending."""
+        return distinct(shingle_hashes([self.text])[0])
+
+    @functools.cached_property
+    def reading(self) -> Reading:
+        """The text as it is read side by side with another."""
+        return Reading.of(self.text)
+
+
+class _Held:
+    """A text as far as a pair with it needs it."""
+
+    def __init__(self, side: Side, first_observation_id: str, url_key: str, text: str) -> None:
+        self.side = side
+        self.first_observation_id = first_observation_id
+        self.url_key = url_key
+        self.host = host_of(url_key)
+        self.whole = _Part(text)
+        self._shared: frozenset[int] = frozenset()
+        self._own = self.whole
+
+    @functools.cached_property
+    def paragraphs(self) -> list[Paragraph]:
+        """The paragraphs of the whole text."""
+        return paragraphs(self.whole.text)
+
+    def own(self, shared: frozenset[int]) -> _Part:
+        """Return what is left without the paragraphs that the host shares."""
+        if shared is not self._shared:
+            left = without(self.whole.text, shared, self.paragraphs)
+            if left != self._own.text:
+                self._own = self.whole if left == self.whole.text else _Part(left)
+            self._shared = shared
+        return self._own
 
 
 class _Candidate(NamedTuple):
@@ -148,8 +187,8 @@ class Nearness:
             connection: inside a transaction that holds the writers' turn; none of the texts stands in it yet.
             new: in the order of their ordinals.
         """
-        self._follow(connection, new)
         batch = _Batch(new)
+        self._follow(connection, batch)
         matches = self._matches(connection, batch)
         found: dict[int, NearFound] = {}
         for one in new:
@@ -163,17 +202,20 @@ class Nearness:
 
     def save(self, connection: sa.Connection) -> None:
         """Write what was counted of hosts since the last time."""
-        self._follow(connection, ())
+        self._follow(connection, _Batch(()))
         self._blocks.save(connection)
 
     def close(self) -> None:
         """Bring the index to the disk."""
         self._index.close()
 
-    def _follow(self, connection: sa.Connection, new: Sequence[Newcomer]) -> None:
+    def _follow(self, connection: sa.Connection, batch: _Batch) -> None:
         """Take in what was committed since the last time; of others also the bands that they did not keep."""
         self._index.follow(connection)
-        own = ((one.ordinal, one.body, one.url_key) for one in new)
+        own = {
+            ordinal: OwnPage(held.side.body_id, held.url_key, tuple(one.key for one in held.paragraphs))
+            for ordinal, held in batch.held.items()
+        }
         others = [
             one
             for one in self._blocks.follow(connection, own)
@@ -209,7 +251,7 @@ class Nearness:
         compared: list[tuple[_Candidate, _Held]] = []
         room = MAX_COMPARED_CHARS - len(one.body.text)
         for candidate in candidates[:MAX_CANDIDATES]:
-            room -= len(held[candidate.ordinal].text)
+            room -= len(held[candidate.ordinal].whole.text)
             if room < 0:
                 break
             compared.append((candidate, held[candidate.ordinal]))
@@ -223,48 +265,74 @@ class Nearness:
         compared: Sequence[tuple[_Candidate, _Held]],
         batch: _Batch,
     ) -> list[NearPair]:
-        texts = [self._own_part(connection, one.url_key, one.body.text)]
-        texts += [self._own_part(connection, held.url_key, held.text) for _, held in compared]
-        likely = _likely(texts, self._least)
-        if not likely:
+        new = batch.held[one.ordinal]
+        read = [(*pair, self._compared(connection, pair[1], new)) for pair in compared]
+        similar = [(candidate, held, found) for candidate, held, found in read if found is not None]
+        if not similar:
             return []
-        new = Reading.of(texts[0])
         same_page = self._shown_under(
-            connection, one, [compared[place][0].ordinal for place in likely], batch
+            connection, one, [candidate.ordinal for candidate, _, _ in similar], batch
         )
         pairs: list[NearPair] = []
-        for place in likely:
-            (candidate, held), text = compared[place], texts[1 + place]
-            comparison = compare_read(Reading.of(text), new, min_jaccard=self._least)
-            if comparison.verdict is Verdict.DIFFERENT:
-                continue
-            measures = Measures.of(comparison)
+        for candidate, held, (measures, own_jaccard) in similar:
             relation = near_relation(
                 self._corpus,
                 held.side,
-                Side(one.body.body_id, one.body.text_digest),
+                new.side,
                 measures,
                 policy=POLICY,
                 reasons=(
                     Reason("verdict", measures.verdict),
                     Reason("jaccard", measures.jaccard, self._options.min_jaccard),
-                    *self._hosts_with_few_pages(connection, held.url_key, one.url_key),
+                    *self._hosts_with_few_pages(connection, held.host, new.host),
                 ),
                 created_at=one.at,
                 job_id=self._job_id,
                 distance=candidate.distance,
+                own_jaccard=own_jaccard,
                 same_page=candidate.ordinal in same_page,
+                same_host=held.host == new.host,
             )
             pairs.append(NearPair(relation, candidate.ordinal, held.first_observation_id))
         return pairs
 
-    def _own_part(self, connection: sa.Connection, url_key: str, text: str) -> str:
-        """Return a text without the paragraphs that its host shows on many pages."""
-        return without(text, self._blocks.shared(connection, host_of(url_key)))
+    def _compared(
+        self, connection: sa.Connection, earlier: _Held, new: _Held
+    ) -> tuple[Measures, float | None] | None:
+        """Return how two texts compare, and how their own parts do where the whole texts had to be read.
 
-    def _hosts_with_few_pages(self, connection: sa.Connection, *url_keys: str) -> list[Reason]:
-        """Return the reasons why the whole texts were compared, if they were."""
-        pages = {host: self._blocks.pages(connection, host) for host in dict.fromkeys(map(host_of, url_keys))}
+        What their hosts show on many pages is set aside. A text that a small host shows under several names
+        is nothing but such paragraphs, or has others beside them that are versions of each other; then the
+        whole texts are read, and nothing follows from that by itself.
+        """
+        own_a, own_b = (held.own(self._blocks.shared(connection, held.host)) for held in (earlier, new))
+        jaccard, contained = _overlap(own_a, own_b)
+        if self._is_likely(jaccard, contained):
+            return self._side_by_side(own_a, own_b, None)
+        is_whole = own_a is earlier.whole and own_b is new.whole
+        empty = [not len(part.shingles) for part in (own_a, own_b)]
+        if is_whole or not (any(empty) or jaccard >= RELATED):
+            return None
+        if not self._is_likely(*_overlap(earlier.whole, new.whole)):
+            return None
+        own_jaccard = 1.0 if all(empty) else round(jaccard, 6)
+        return self._side_by_side(earlier.whole, new.whole, own_jaccard)
+
+    def _side_by_side(
+        self, earlier: _Part, new: _Part, own_jaccard: float | None
+    ) -> tuple[Measures, float | None] | None:
+        comparison = compare_read(earlier.reading, new.reading, min_jaccard=self._least)
+        if comparison.verdict is Verdict.DIFFERENT:
+            return None
+        return Measures.of(comparison), own_jaccard
+
+    def _is_likely(self, jaccard: float, contained: float) -> bool:
+        """Tell whether two texts share enough to be read side by side."""
+        return jaccard >= self._least - SLACK or contained >= MIN_CONTAINMENT - SLACK
+
+    def _hosts_with_few_pages(self, connection: sa.Connection, *hosts: str) -> list[Reason]:
+        """Return why nothing could be set aside, if it could not."""
+        pages = {host: self._blocks.pages(connection, host) for host in hosts}
         return [Reason(FEW_PAGES, count, MIN_PAGES) for count in pages.values() if count < MIN_PAGES]
 
     def _shown_under(
@@ -282,7 +350,7 @@ class Nearness:
     ) -> dict[int, _Held]:
         """Return earlier texts, from this batch, from memory or from the ledger."""
         wanted = [one.ordinal for one in candidates]
-        found = {ordinal: _held_of(batch.new[ordinal]) for ordinal in wanted if ordinal in batch.new}
+        found = {ordinal: batch.held[ordinal] for ordinal in wanted if ordinal in batch.held}
         for ordinal in wanted:
             if ordinal in self._texts:
                 self._texts.move_to_end(ordinal)
@@ -295,10 +363,10 @@ class Nearness:
                 codec.unpack_text(row["codec"], row["data"]),
             )
             self._texts[row["ordinal"]] = held
-            self._held_chars += len(held.text)
+            self._held_chars += len(held.whole.text)
         while self._held_chars > HELD_CHARS:
             _, oldest = self._texts.popitem(last=False)
-            self._held_chars -= len(oldest.text)
+            self._held_chars -= len(oldest.whole.text)
         return found
 
 
@@ -307,6 +375,7 @@ class _Batch:
 
     Attributes:
         new: all of them, by ordinal.
+        held: what comparing them takes.
         keys: the bands of the short ones.
         fingerprints: of those that have enough words.
         leaders: those so far that no earlier text leads.
@@ -314,6 +383,7 @@ class _Batch:
 
     def __init__(self, new: Sequence[Newcomer]) -> None:
         self.new = {one.ordinal: one for one in new}
+        self.held = {one.ordinal: _held_of(one) for one in new}
         short = [one for one in new if one.body.word_count < near_bands.MAX_WORDS]
         keys = band_keys([one.body.text for one in short]) if short else []
         self.keys: dict[int, Keys] = {one.ordinal: key for one, key in zip(short, keys, strict=True)}
@@ -358,12 +428,10 @@ def _held_of(one: Newcomer) -> _Held:
     return _Held(side, one.body.first_observation_id, one.url_key, one.body.text)
 
 
-def _likely(texts: Sequence[str], least: float) -> list[int]:
-    """Return the places of the texts after the first that share enough with it to be read beside it."""
-    others = np.arange(1, len(texts))
-    pairs = np.column_stack([np.zeros_like(others), others])
-    measured = ShingleSets(*shingle_hashes(texts)).overlaps(pairs)
-    contained = np.maximum(measured.containment_a, measured.containment_b)
-    is_likely = (measured.jaccard >= least - SLACK) | (contained >= MIN_CONTAINMENT - SLACK)
-    places: list[int] = np.flatnonzero(is_likely).tolist()
-    return places
+def _overlap(a: _Part, b: _Part) -> tuple[float, float]:
+    """Return the similarity of two texts, and the larger share of one that the other has."""
+    smaller = min(len(a.shingles), len(b.shingles))
+    if not smaller:
+        return 0.0, 0.0
+    shared = len(np.intersect1d(a.shingles, b.shingles, assume_unique=True))
+    return shared / (len(a.shingles) + len(b.shingles) - shared), shared / smaller
