@@ -18,7 +18,8 @@ import sqlalchemy as sa
 
 from scrapy_dedup.errors import DedupError, RecordError
 from scrapy_dedup.ledger import codec, relations, rows, schema
-from scrapy_dedup.ledger.derived import DECIDED, of_observation
+from scrapy_dedup.ledger.derived import DECIDED, NEAR_DUPLICATE, of_observation
+from scrapy_dedup.ledger.near_relations import leader_of, other_of
 from scrapy_dedup.records import (
     Action,
     DecisionAction,
@@ -106,6 +107,9 @@ class Decisions:
             if relation.a_digest is not None
         }
         self._sides = {relation.a for relation in self._relations.values()}
+        self._near: dict[str, list[tuple[RelationRecord, DecisionRecord]]] = {}
+        for relation, decision in self._by_time(RelationKind.NEAR):
+            self._near.setdefault(other_of(relation), []).append((relation, decision))
 
     def __len__(self) -> int:
         return len(self._all)
@@ -136,6 +140,10 @@ class Decisions:
     def about_content(self, corpus: str, url_key: str, payload_digest: str | None) -> DecisionRecord | None:
         """Return the decision that holds on whether a payload under a key is evidence."""
         return self._contents.get((corpus, url_key, payload_digest))
+
+    def about_text(self, body_id: str | None) -> Sequence[tuple[RelationRecord, DecisionRecord]]:
+        """Return the decisions that hold on whether similar texts can stand for a text, in their order."""
+        return self._near.get(body_id or "", ())
 
     def overrides(self, corpus: str) -> Overrides:
         """Return what a crawl of a corpus has to know of them."""
@@ -270,6 +278,52 @@ def _ruled_text(
     return replace(
         record, action=_TEXT_ACTIONS[decision.action], reason=DECIDED, decision_id=decision.decision_id
     )
+
+
+def ruled_near(
+    record: ObservationRecord, decisions: Decisions, first_observations: Mapping[str, str]
+) -> ObservationRecord:
+    """Return an observation as it stands under what was decided about its text and similar ones.
+
+    What was decided about the page itself outranks that. Of two texts that are the same the later decision
+    counts; a text that was suppressed is kept again when it is decided to be different from the one that
+    stood for it.
+
+    Args:
+        record: under all other decisions.
+        decisions: all of them.
+        first_observations: of the texts that can stand for this one, the observations that brought them.
+    """
+    about = decisions.about_text(record.body_id)
+    if not about or record.decision_id is not None or record.action not in (Action.KEEP, Action.REUSE):
+        return record
+    same = [
+        one
+        for one in about
+        if one[1].action is DecisionAction.SAME and leader_of(one[0]) in first_observations
+    ]
+    if same and (record.action is Action.KEEP or record.reason == NEAR_DUPLICATE):
+        relation, decision = same[-1]
+        return replace(
+            record,
+            action=Action.REUSE,
+            reason=DECIDED,
+            related_observation_id=first_observations[leader_of(relation)],
+            decision_id=decision.decision_id,
+        )
+    if record.reason != NEAR_DUPLICATE:
+        return record
+    for relation, decision in about:
+        stands_for_it = first_observations.get(leader_of(relation)) == record.related_observation_id
+        if decision.action is DecisionAction.DIFFERENT and stands_for_it:
+            return replace(
+                record,
+                action=Action.KEEP,
+                reason=DECIDED,
+                related_observation_id=None,
+                decision_id=decision.decision_id,
+            )
+    return record
 
 
 def _ruled_content(record: ObservationRecord, decision: DecisionRecord) -> ObservationRecord:
