@@ -106,7 +106,7 @@ def side_by_side(
     shown = places[:max_places]
     is_short = max(len(a), len(b)) <= whole_chars and len(shown) == len(places)
     context = max(len(a), len(b)) if is_short else context_chars
-    marks = [_mark(a, b, place) for place in shown]
+    marks = _marks(a, b, [*places[: max_places + 1]])[: len(shown)]
     runs = list(_runs(shown, context))
     passages, end_a, end_b = [], 0, 0
     for first, last in runs:
@@ -161,36 +161,55 @@ def _starts(lines: Sequence[str]) -> list[int]:
 def _within(a: str, b: str, place: Place) -> Iterator[Place]:
     """Yield the places within lines that differ."""
     start, end, other, other_end = place
-    if start == end or other == other_end:
-        yield place
-        return
-    found = difference(a[start:end], b[other:other_end])
-    last, other_last = start, other
-    for span in found.spans:
-        last, other_last = start + span.before_end, other + span.after_end
-        yield start + span.before_start, last, other + span.after_start, other_last
-    if len(found.spans) == MAX_SPANS and a[last:end] != b[other_last:other_end]:
-        yield last, end, other_last, other_end  # more places than a difference has spans
+    for _ in range(MAX_PLACES // MAX_SPANS):
+        if start == end or other == other_end:
+            break
+        found = difference(a[start:end], b[other:other_end])
+        for span in found.spans:
+            yield (
+                start + span.before_start,
+                start + span.before_end,
+                other + span.after_start,
+                other + span.after_end,
+            )
+        if len(found.spans) < MAX_SPANS:
+            return
+        # There may be more places than a difference has spans.
+        start, other = start + found.spans[-1].before_end, other + found.spans[-1].after_end
+    if a[start:end] != b[other:other_end]:
+        yield start, end, other, other_end
 
 
-def _mark(a: str, b: str, place: Place) -> Mark:
-    """Tell whether a place can change a claim, by reading it with the words around it."""
-    start, end, other, other_end = place
-    if max(end - start, other_end - other) > MAX_PIECE_CHARS:
+def _marks(a: str, b: str, places: Sequence[Place]) -> list[Mark]:
+    """Tell of each place whether it can change a claim, by reading it with what is equal around it."""
+    edges = [0, *(edge for place in places for edge in place[:2]), len(a)]
+    return [
+        _mark(
+            _around(a, edges[2 * number], place[0], place[1], edges[2 * number + 3]),
+            (a[place[0] : place[1]], b[place[2] : place[3]]),
+        )
+        for number, place in enumerate(places)
+    ]
+
+
+def _mark(around: tuple[str, str], sides: tuple[str, str]) -> Mark:
+    if max(map(len, sides)) > MAX_PIECE_CHARS:
         return Mark.DIFFERS  # a passage: more text, not another claim
-    read = compare(_around(a, start, end), _around(b, other, other_end), min_jaccard=0.0)
+    lead, tail = around
+    left, right = (f"{lead}{side}{tail}" for side in sides)
+    read = compare(left, right, min_jaccard=0.0)
     return Mark.CLAIM if any(span.changes_claim for span in read.spans) else Mark.DIFFERS
 
 
-def _around(text: str, start: int, end: int) -> str:
-    """Return a place with whole words before and behind it."""
-    first, last = max(0, start - _CLAIM_CONTEXT), min(len(text), end + _CLAIM_CONTEXT)
-    if first and (space := _SPACE.search(text, first, min(first + _WORD_CHARS, start))):
+def _around(text: str, after: int, start: int, end: int, before: int) -> tuple[str, str]:
+    """Return some words before and behind a place, as far as the places beside it."""
+    first, last = max(after, start - _CLAIM_CONTEXT), min(before, end + _CLAIM_CONTEXT)
+    if first > after and (space := _SPACE.search(text, first, min(first + _WORD_CHARS, start))):
         first = space.end()
-    if last < len(text):
+    if last < before:
         spaces = [found.start() for found in _SPACE.finditer(text, max(end, last - _WORD_CHARS), last)]
         last = spaces[-1] if spaces else last
-    return text[first:last]
+    return text[first:start], text[end:last]
 
 
 # -- what is shown of them ---------------------------------------------------------------------------------

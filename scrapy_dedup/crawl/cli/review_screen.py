@@ -117,7 +117,7 @@ def draw(console: Console, frame: Frame, body: Lines, scroll: int) -> int:
         scroll: the first line of the body that is to be seen.
     """
     width, height = console.size
-    help_lines = _lines(console, _help(), width)
+    help_lines = _lines(console, _help(width), width)
     room = max(1, height - 2 - len(help_lines))
     scroll = max(0, min(scroll, len(body) - room))
     seen = body[scroll : scroll + room]
@@ -151,7 +151,9 @@ def full_screen(console: Console) -> Iterator[None]:
 
 def room_of(console: Console) -> int:
     """Return how many lines of the body are to be seen at once."""
-    return max(1, console.size.height - 2 - len(_lines(console, _help(), console.size.width)))
+    return max(
+        1, console.size.height - 2 - len(_lines(console, _help(console.size.width), console.size.width))
+    )
 
 
 def next_claim(body: Lines, scroll: int) -> int | None:
@@ -357,8 +359,20 @@ def preferred(prefer: str | None) -> str:
     return f"{prefer.upper()} is preferred; now the verdict" if prefer in SIDES else ""
 
 
-def _help() -> Text:
-    return Text("  ").join(Text.assemble((key, _KEY), " ", label) for key, label in HELP)
+def _help(width: int) -> Text:
+    """Return the keys, as many to a line as there is room for; none stands apart from what it does."""
+    text, used = Text(), 0
+    for key, label in HELP:
+        size = len(key) + 1 + len(label)
+        if used and used + 2 + size > width:
+            text.append("\n")
+            used = 0
+        elif used:
+            text.append("  ")
+            used += 2
+        text.append(key, _KEY).append(f" {label}")
+        used += size
+    return text
 
 
 def _one_line(text: str) -> Text:
