@@ -141,7 +141,7 @@ def test_the_advice_names_the_settings_and_what_so_few_pairs_cannot_show(folder)
             pair(STORY, CLAIMED, False),
             pair(STORY, OTHER, None),
             {"a": STORY, "b": OTHER},
-            pair("one", "one", True),
+            pair("one", "One ", True),
         ],
     )
 
@@ -153,7 +153,8 @@ def test_the_advice_names_the_settings_and_what_so_few_pairs_cannot_show(folder)
     assert "never merged: 1 with a text of fewer than 3 tokens" in out
     assert "recommended: jaccard >= 0.95 with the claim diff; merges 0 of 1 different pairs" in out
     assert "DEDUP_NEAR_JACCARD = 0.95" in out
-    assert "(finds 1 of 1 such pairs of 100 tokens or more; each is verified)" in out
+    assert "or more: finds 1 of 1 such pairs of 100 tokens or more, and verifies each" in out
+    assert "equal but for white space and case: 1, which every threshold merges" in out
     assert "scrapy dedup batch --jaccard 0.95" in out
     assert "of 1 different pairs none was merged; of all there are, up to 100.0% may be" in out
 

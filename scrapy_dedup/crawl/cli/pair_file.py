@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from scrapy_dedup.batch.sources import Problems
-from scrapy_dedup.content.normalise import is_well_formed
+from scrapy_dedup.content.normalise import is_well_formed, normalized
 from scrapy_dedup.near.tuning import LabelledPair
 
 # Only bounds against files that are no such files: nobody labels so much by hand.
@@ -30,12 +30,14 @@ class PairFile:
         path: of the file.
         problems: the faults found so far.
         unlabelled: lines without a label so far.
+        equal: labelled pairs so far whose texts differ in white space, case and composition at most.
         bytes_read: how far it was read.
     """
 
     path: Path
     problems: Problems = field(default_factory=Problems)
     unlabelled: int = 0
+    equal: int = 0
     bytes_read: int = 0
 
     def parts(self) -> Iterator[list[LabelledPair]]:
@@ -74,6 +76,7 @@ class PairFile:
                     return
                 else:
                     count += 1
+                    self.equal += normalized(row["a"]) == normalized(row["b"])
                     yield LabelledPair(number, row["a"], row["b"], row["same"], row.get("note") or "")
 
     def _lines(self, file: IO[bytes]) -> Iterator[bytes | None]:

@@ -81,20 +81,20 @@ def _tune(context: Context) -> int:
             progress("reading", file.bytes_read, size)
     file.problems.raise_any()
     found = all_scores(pairs)
-    context.write(told(str(file.path), file.unlabelled, pairs, found))
-    for path in _write(context, file.unlabelled, pairs, found):
+    context.write(told(file, pairs, found))
+    for path in _write(context, file, pairs, found):
         context.write(f"wrote {printable(str(path))}")
     return 0
 
 
 def _write(
-    context: Context, unlabelled: int, pairs: Sequence[MeasuredPair], found: Sequence[Score]
+    context: Context, file: PairFile, pairs: Sequence[MeasuredPair], found: Sequence[Score]
 ) -> list[Path]:
     """Write the files that are asked for, each whole or not at all; return their paths."""
     options = context.options
     contents: dict[Path, bytes] = {}
     if options.json is not None:
-        stated = as_json(options.pairs, unlabelled, pairs, found)
+        stated = as_json(file, pairs, found)
         contents[Path(options.json)] = (json.dumps(stated, ensure_ascii=False, indent=1) + "\n").encode()
     if options.plot is not None:
         best = {measure: best_rule(pairs, found, measure) for measure in Measure}

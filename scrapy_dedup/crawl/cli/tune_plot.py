@@ -101,7 +101,18 @@ def _draw_shares(axes: Any, found: Sequence[Score], measure: Measure) -> None:
             ("precision", "s:", [score.precision for score in scores]),
         ):
             values = [math.nan if share is None else share for share in shares]
-            axes.plot(thresholds, values, style, color=colour, markersize=4, label=f"{name} {label}")
+            # Where both are equal the wider line shows beside the narrower one, which is drawn over it.
+            width, order = (1.5, 3) if claims else (4.0, 2)
+            axes.plot(
+                thresholds,
+                values,
+                style,
+                color=colour,
+                linewidth=width,
+                markersize=4 if claims else 7,
+                zorder=order,
+                label=f"{name} {label}",
+            )
     axes.set_ylabel("share of pairs")
     axes.set_ylim(-0.03, 1.05)
     axes.set_xlabel(_AXES[measure][0])
@@ -126,10 +137,13 @@ def _mark(axes: Any, best: Score | None, *, named: bool) -> None:
             horizontalalignment="left" if to_the_right else "right",
             color=_CHOSEN,
             fontsize=9,
+            zorder=4,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
         )
 
 
 def _tidy(axes: Any) -> None:
+    axes.set_axisbelow(True)
     axes.grid(visible=True, axis="y", alpha=0.3)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

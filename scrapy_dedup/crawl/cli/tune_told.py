@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from scrapy_dedup.crawl.cli.output import printable
+from scrapy_dedup.crawl.cli.pair_file import PairFile
 from scrapy_dedup.near.claims import POLICY
 from scrapy_dedup.near.schemes import PRODUCT, SCHEMES
 from scrapy_dedup.near.tuning import (
@@ -39,20 +40,21 @@ _ALONE = (
 )
 
 
-def told(name: str, unlabelled: int, pairs: Sequence[MeasuredPair], found: Sequence[Score]) -> str:
+def told(file: PairFile, pairs: Sequence[MeasuredPair], found: Sequence[Score]) -> str:
     """Return all that is said about labelled pairs.
 
     Args:
-        name: of their file.
-        unlabelled: lines that were left out.
+        file: that they stand in.
         pairs: the measured pairs.
         found: the scores of all rules.
     """
     same = sum(pair.same for pair in pairs)
     labels = f"{len(pairs) - same:,} different and {same:,} the same"
-    lines = [f"{printable(name)}: {len(pairs):,} labelled pairs, {labels}"]
-    if unlabelled:
-        lines.append(f"left out: {unlabelled:,} without a label ('same' is true or false)")
+    lines = [f"{printable(str(file.path))}: {len(pairs):,} labelled pairs, {labels}"]
+    if file.unlabelled:
+        lines.append(f"left out: {file.unlabelled:,} without a label ('same' is true or false)")
+    if file.equal:
+        lines.append(f"equal but for white space and case: {file.equal:,}, which every threshold merges")
     short = sum(pair.tokens < MIN_TOKENS for pair in pairs)
     if short:
         lines.append(f"never merged: {short:,} with a text of fewer than {MIN_TOKENS} tokens")
@@ -220,24 +222,23 @@ def _radius_advice(pairs: Sequence[MeasuredPair], best: Score) -> str:
             "found without it"
         )
     return (
-        f"DEDUP_SIMHASH_DISTANCE = {radius.bits}  (finds {radius.found:,} of {radius.wanted:,} such pairs of "
-        f"{MIN_SIMHASH_TOKENS} tokens or more; each is verified)"
+        f"DEDUP_SIMHASH_DISTANCE = {radius.bits} or more: finds {radius.found:,} of {radius.wanted:,} such "
+        f"pairs of {MIN_SIMHASH_TOKENS} tokens or more, and verifies each"
     )
 
 
-def as_json(
-    name: str, unlabelled: int, pairs: Sequence[MeasuredPair], found: Sequence[Score]
-) -> Mapping[str, Any]:
+def as_json(file: PairFile, pairs: Sequence[MeasuredPair], found: Sequence[Score]) -> Mapping[str, Any]:
     """Return all measures and scores, and what is recommended, as JSON takes them; arguments as `told`."""
     best = best_rule(pairs, found, Measure.JACCARD)
     radius = radius_for(pairs, best) if best else None
     return {
         "format": FORMAT,
-        "pairs_file": name,
+        "pairs_file": str(file.path),
         "claims": POLICY,
         "labelled": len(pairs),
         "same": sum(pair.same for pair in pairs),
-        "unlabelled": unlabelled,
+        "unlabelled": file.unlabelled,
+        "equal": file.equal,
         "recommended": None
         if best is None
         else {
