@@ -113,7 +113,7 @@ def side_by_side(
         passage = _Draft(a, b, context, end_a, end_b)
         for number in range(first, last):
             passage.add(shown[number], marks[number])
-        end_a, end_b = passage.close(shown[last] if last < len(shown) else None)
+        end_a, end_b = passage.close(places[last] if last < len(places) else None)
         passages.append(passage.passage())
     if not shown:
         passages, end_a, end_b = _without_places(a, b, context)
