@@ -59,6 +59,11 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deep", action="store_true", help="also hash every body again; reads the whole ledger"
     )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="make the index of similar texts anew where it does not fit the ledger; nothing else is changed",
+    )
 
 
 def _decide_arguments(parser: argparse.ArgumentParser) -> None:

@@ -50,9 +50,14 @@ _NEWS = ListQuery(
 )
 
 
+def parent_of(ledger: Path) -> Path:
+    """Return the folder beside a SQLite ledger that holds its indexes."""
+    return ledger.with_name(ledger.name + FOLDER_ENDING)
+
+
 def folder_of(ledger: Path, space: int) -> Path:
     """Return where the index of a space of a SQLite ledger lies."""
-    return ledger.with_name(ledger.name + FOLDER_ENDING) / f"{space}-{SCHEME}"
+    return parent_of(ledger) / f"{space}-{SCHEME}"
 
 
 class NearIndex:

@@ -23,6 +23,7 @@ from scrapy_dedup.ledger import (
     decisions,
     derived,
     engine,
+    near_audit,
     relations,
     review_queue,
     rows,
@@ -482,7 +483,8 @@ class Ledger:
     def check(self, deep: bool = False) -> list[str]:
         """Return what is wrong with the ledger, one sentence each; ``deep`` also hashes every text again."""
         with self._reading():
-            return audit.problems(self._connection, deep=deep)
+            found = audit.problems(self._connection, deep=deep)
+            return found + list(near_audit.problems(self._connection, self._target.path))
 
     def backup(self, target: Path) -> None:
         """Copy the ledger, whatever its engine, into a new SQLite ledger at ``target``.
