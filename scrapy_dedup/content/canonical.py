@@ -586,7 +586,7 @@ def _language_in_url(case: _Case) -> Verdict | None:
 
 
 def _contained(case: _Case) -> Verdict | None:
-    """Nearly all of the page stands in the target; what differs must not be a claim, nor a passage of its own."""
+    """Nearly all of the page stands in the target; what differs is no claim and no passage of its own."""
     if case.difference is None or case.difference.page_in_target < CONTAINED or case.versions_disagree:
         return None
     read = case.claims()

@@ -596,7 +596,7 @@ JUDGED = [
     (
         "a part of the target beside a passage of its own",
         evidence(text=f"{LONG} This passage was added here and stands nowhere else."),
-        at(OTHER, f"{LONG} {SAME}"),
+        at(OTHER, LONG),
         {},
         "unresolved",
         "contained",
