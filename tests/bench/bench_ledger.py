@@ -227,10 +227,10 @@ def main() -> int:
         fast = bench_rate(
             options.url or f"sqlite:///{Path(folder) / 'rate.db'}", options.pages, options.words
         )
-        print("rate, with similar texts looked for (to be held against the line before)")
-        bench_rate(
-            options.url or f"sqlite:///{Path(folder) / 'near.db'}", options.pages, options.words, "review"
-        )
+        if options.url is None:
+            print("rate, with similar texts looked for (to be held against the line before)")
+            near_url = f"sqlite:///{Path(folder) / 'near.db'}"
+            bench_rate(near_url, options.pages, options.words, "review")
         print("lag")
         smooth = asyncio.run(
             bench_lag(f"sqlite:///{Path(folder) / 'lag.db'}", options.seconds, options.words)
