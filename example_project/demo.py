@@ -36,7 +36,8 @@ def main() -> int:
     for path in (LEDGER, *FEEDS):
         print(f"  {path}")
     print(f"\nTry next, in {PROJECT}:")
-    scrapy = Path(sys.executable).with_name("scrapy")  # the environment need not be activated
+    # The environment need not be activated; resolving the path would leave it.
+    scrapy = os.path.normpath(Path(sys.executable).with_name("scrapy"))
     print(f"  {scrapy} dedup stats")
     print(f"  {scrapy} dedup explain 'http://LOCALHOST:8765/shop/tools?color=red'")
     print(f"  {scrapy} crawl demo -a edition=2    # the same site with one page changed")

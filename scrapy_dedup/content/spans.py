@@ -1,7 +1,7 @@
 """What differs between two texts, as spans of words. Pure, deterministic, and fast for every pair.
 
 A longest common subsequence takes time in the product of both lengths, a second for a thousand words a side.
-So the texts are aligned in steps, each on what the one before left open (Bram Cohen's patience diff):
+So the texts are aligned in steps, each on what the one before left open (see `scrapy_dedup.near.alignment`):
 
 0. what is common at both ends is set aside;
 1. lines that occur once in each text are anchors; the longest run of them in the order of both stays;
@@ -16,13 +16,11 @@ from __future__ import annotations
 
 import functools
 import re
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
+from scrapy_dedup.near.alignment import MAX_WORK, Place, between_anchors, unmatched
 from scrapy_dedup.near.shingles import UNSPACED
 from scrapy_dedup.records import Span
 
@@ -34,14 +32,8 @@ CONTEXT_CHARS = 40
 MAX_OPEN_CHARS = 200_000
 """Of both texts together, less what they have in common at both ends; more is one span, unread."""
 
-MAX_WORK = 200_000
-"""Pairs of words that `difflib` may compare for two texts, a tenth of a second when they are unkind."""
-
 _WORD = re.compile(r"\w")
 _SPACES = (" ", "\n")
-
-Place = tuple[int, int, int, int]
-"""Start and end in the first text, start and end in the second one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +101,7 @@ def _places(before: str, after: str) -> Iterator[Place]:
             closer: Iterable[Place] = [(0, words[1] - words[0], 0, words[3] - words[2])]
             if price <= work:
                 work -= price
-                closer = _matched(left, right)
+                closer = _in_characters(unmatched(left, right), left, right)
             yield from (_moved(_moved(_moved(place, words), lines), whole) for place in closer)
 
 
@@ -149,59 +141,14 @@ def _largest(most: int, holds: Callable[[int], bool]) -> int:
 
 
 def _open(before: Sequence[str], after: Sequence[str]) -> Iterator[Place]:
-    """Yield the places between the units that stand in both texts: anchors, and what is equal beside them."""
-    starts, new_starts = _starts(before), _starts(after)
-    anchors = [(-1, -1), *_anchors(before, after), (len(before), len(after))]
-    for (left, new_left), (right, new_right) in pairwise(anchors):
-        first, new_first = left + 1, new_left + 1
-        last, new_last = right, new_right
-        while first < last and new_first < new_last and before[first] == after[new_first]:
-            first, new_first = first + 1, new_first + 1
-        while first < last and new_first < new_last and before[last - 1] == after[new_last - 1]:
-            last, new_last = last - 1, new_last - 1
-        if first < last or new_first < new_last:
-            yield starts[first], starts[last], new_starts[new_first], new_starts[new_last]
+    return _in_characters(between_anchors(before, after), before, after)
 
 
-def _starts(units: Iterable[str]) -> list[int]:
-    """Return where each unit starts in the text that they make up, and where the last one ends."""
-    return list(accumulate(map(len, units), initial=0))
-
-
-def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the indices of units that occur once in each text, the most that have one order in both."""
-    counts, new_counts = Counter(before), Counter(after)
-    indices = {unit: index for index, unit in enumerate(after) if new_counts[unit] == 1}
-    pairs = [
-        (index, indices[unit]) for index, unit in enumerate(before) if counts[unit] == 1 and unit in indices
-    ]
-    return _longest_increasing(pairs)
-
-
-def _longest_increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest run of pairs whose second numbers increase (patience sorting)."""
-    lowest: list[int] = []  # the smallest end of a run of each length
-    ends: list[int] = []  # which pair that is
-    earlier: list[int] = []  # the pair before each pair in its run; -1: none
-    for number, (_, value) in enumerate(pairs):
-        length = bisect_left(lowest, value)
-        earlier.append(ends[length - 1] if length else -1)
-        lowest[length : length + 1] = [value]
-        ends[length : length + 1] = [number]
-    run: list[tuple[int, int]] = []
-    number = ends[-1] if ends else -1
-    while number >= 0:
-        run.append(pairs[number])
-        number = earlier[number]
-    return run[::-1]
-
-
-def _matched(before: Sequence[str], after: Sequence[str]) -> Iterator[Place]:
-    starts, new_starts = _starts(before), _starts(after)
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
-    for tag, first, last, new_first, new_last in matcher.get_opcodes():
-        if tag != "equal":
-            yield starts[first], starts[last], new_starts[new_first], new_starts[new_last]
+def _in_characters(places: Iterable[Place], before: Iterable[str], after: Iterable[str]) -> Iterator[Place]:
+    """Yield places among pieces as places in the texts that the pieces make up."""
+    starts, new_starts = (list(accumulate(map(len, pieces), initial=0)) for pieces in (before, after))
+    for first, last, new_first, new_last in places:
+        yield starts[first], starts[last], new_starts[new_first], new_starts[new_last]
 
 
 def _joined(places: Iterable[Place], before: str) -> Iterator[Place]:

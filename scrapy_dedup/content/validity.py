@@ -303,21 +303,24 @@ def _js_required(facts: ResponseFacts) -> Judgement | None:
     page = facts.structure
     if page.prose_units > MAX_PROSE_UNITS or _substance(page) >= 3:
         return None
-    reason = next((reason for reason, is_shell in _SHELLS if is_shell(page, facts)), None)
+    reason = next((reason for reason, is_shell in _SHELLS if is_shell(facts)), None)
     return Judgement(Validity.JS_REQUIRED, reason, Recovery.RENDER) if reason else None
 
 
-def _has_notice(page: Structure, facts: ResponseFacts) -> bool:  # noqa: ARG001
+def _has_notice(facts: ResponseFacts) -> bool:
+    page = facts.structure
     shown = any(_asks_for_scripts(passage.text) for passage in page.passages)
     return shown or (page.needs_scripts and page.has_scripts and page.linked_units <= 10)
 
 
-def _has_empty_mount(page: Structure, facts: ResponseFacts) -> bool:  # noqa: ARG001
+def _has_empty_mount(facts: ResponseFacts) -> bool:
+    page = facts.structure
     is_empty = page.mount_units is not None and page.mount_units <= 8
     return is_empty and page.has_scripts and page.linked_units <= 40
 
 
-def _is_loading(page: Structure, facts: ResponseFacts) -> bool:
+def _is_loading(facts: ResponseFacts) -> bool:
+    page = facts.structure
     if page.linked_units > 10:
         return False
     if any("loading" in kinds_of_whole(passage.text) for passage in page.passages):
@@ -326,7 +329,7 @@ def _is_loading(page: Structure, facts: ResponseFacts) -> bool:
 
 
 # A page of a site's own menu and nothing else is no shell, so each has a limit of text in links.
-_SHELLS: tuple[tuple[str, Callable[[Structure, ResponseFacts], bool]], ...] = (
+_SHELLS: tuple[tuple[str, Callable[[ResponseFacts], bool]], ...] = (
     ("empty_mount", _has_empty_mount),
     ("noscript_notice", _has_notice),
     ("spinner", _is_loading),

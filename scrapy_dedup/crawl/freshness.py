@@ -346,8 +346,8 @@ class Freshness:
             return [entry async for entry in output if isinstance(entry, Request)]
         except Exception:
             logger.warning(
-                "%s is fetched though it is fresh, since a spider middleware refused the page that stands "
-                "for it",
+                "%s is fetched though its page is known, since a spider middleware refused the page that "
+                "stands for it",
                 request,
                 exc_info=True,
                 extra={"spider": self._suite.crawler.spider},

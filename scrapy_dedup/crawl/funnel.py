@@ -16,28 +16,30 @@ class _Row:
     Attributes:
         label: what is counted.
         stat: the name of its counter.
-        base: the label of the row that it is a share of; None stands alone.
+        base: the labels of the rows whose sum it is a share of; without them it stands alone.
         saves: whether the row is what the layer left of its base (True), or a part of its base (False).
     """
 
     label: str
     stat: str
-    base: str | None = None
+    base: tuple[str, ...] = ()
     saves: bool = True
 
 
 _ROWS = (
     _Row("requests seen", stats.REQUESTS_SEEN),
-    _Row("merged by key", stats.REQUESTS_MERGED, "requests seen", saves=False),
-    _Row("denied", stats.REQUESTS_DENIED, "requests seen", saves=False),
-    _Row("fresh", stats.REQUESTS_FRESH, "requests seen", saves=False),
-    _Row("pages fetched", stats.PAGES_FETCHED, "requests seen"),
-    _Row("valid pages", stats.PAGES_BY_VALIDITY + Validity.VALID.value, "pages fetched"),
-    _Row("distinct payloads", stats.PAYLOADS_DISTINCT, "valid pages"),
-    _Row("distinct bodies", stats.BODIES_DISTINCT, "distinct payloads"),
-    _Row("new bodies", stats.BODIES_NEW, "distinct bodies", saves=False),
-    _Row("near texts", stats.NEAR_TEXTS, "new bodies", saves=False),
-    _Row("suppressed", stats.NEAR_SUPPRESSED, "new bodies", saves=False),
+    _Row("merged by key", stats.REQUESTS_MERGED, ("requests seen",), saves=False),
+    _Row("denied", stats.REQUESTS_DENIED, ("requests seen",), saves=False),
+    _Row("fresh", stats.REQUESTS_FRESH, ("requests seen",), saves=False),
+    _Row("pages fetched", stats.PAGES_FETCHED, ("requests seen",)),
+    _Row("not modified", stats.PAGES_NOT_MODIFIED, ("requests seen",), saves=False),
+    # A page that has not changed is as valid as it was, without having been fetched.
+    _Row("valid pages", stats.PAGES_BY_VALIDITY + Validity.VALID.value, ("pages fetched", "not modified")),
+    _Row("distinct payloads", stats.PAYLOADS_DISTINCT, ("valid pages",)),
+    _Row("distinct bodies", stats.BODIES_DISTINCT, ("distinct payloads",)),
+    _Row("new bodies", stats.BODIES_NEW, ("distinct bodies",), saves=False),
+    _Row("near texts", stats.NEAR_TEXTS, ("new bodies",), saves=False),
+    _Row("suppressed", stats.NEAR_SUPPRESSED, ("new bodies",), saves=False),
     _Row("aliases kept", stats.ALIASES_KEPT),
 )
 
@@ -58,6 +60,7 @@ def funnel(counters: Mapping[str, int]) -> str:
       denied                  0    0.0 % of requests seen
       fresh                  10    5.0 % of requests seen
     pages fetched            50   75.0 % less than requests seen
+      not modified            0    0.0 % of requests seen
     valid pages              40   20.0 % less than pages fetched
     distinct payloads        30   25.0 % less than valid pages
     distinct bodies          27   10.0 % less than distinct payloads
@@ -73,12 +76,13 @@ def funnel(counters: Mapping[str, int]) -> str:
 def _line(row: _Row, counts: Mapping[str, int]) -> str:
     label = row.label if row.saves else f"  {row.label}"
     line = f"{label:<17}{counts[row.label]:>10,}"
-    base = counts[row.base] if row.base else 0
+    base = sum(counts[label] for label in row.base)
     if not base:
         return line
+    of = " and ".join(label for label in row.base if counts[label])
     percent = 100 * counts[row.label] / base
     if not row.saves:
-        return f"{line}  {percent:5.1f} % of {row.base}"
+        return f"{line}  {percent:5.1f} % of {of}"
     if percent > 100:
-        return f"{line}  {percent - 100:5.1f} % more than {row.base}"
-    return f"{line}  {100 - percent:5.1f} % less than {row.base}"
+        return f"{line}  {percent - 100:5.1f} % more than {of}"
+    return f"{line}  {100 - percent:5.1f} % less than {of}"

@@ -69,7 +69,6 @@ NO_PAGE = frozenset(
     }
 )
 
-
 # What a 304 says by itself to be as it was, and what it may state anew (RFC 9110, section 15.4.5).
 UNCHANGED_BY_304 = (
     "payload_digest",
@@ -459,8 +458,8 @@ def declared_length(response: Response) -> int | None:
     value = header_of(response, "Content-Length") or ""
     request = response.request
     is_rendered = request is not None and bool(request.meta.get("playwright"))
-    is_headless = request is not None and request.method == "HEAD"
-    if is_rendered or is_headless or "Content-Encoding" in response.headers:
+    is_sent_without_body = request is not None and request.method == "HEAD"
+    if is_rendered or is_sent_without_body or "Content-Encoding" in response.headers:
         return None
     return int(value) if re.fullmatch(r"[0-9]{1,15}", value) else None
 

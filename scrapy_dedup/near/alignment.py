@@ -35,10 +35,8 @@ def differences(before: Sequence[Hashable], after: Sequence[Hashable]) -> Iterat
             yield place
             continue
         work -= price
-        matcher = SequenceMatcher(None, before[start:end], after[new_start:new_end], autojunk=False)
-        for tag, first, last, new_first, new_last in matcher.get_opcodes():
-            if tag != "equal":
-                yield start + first, start + last, new_start + new_first, new_start + new_last
+        for first, last, new_first, new_last in unmatched(before[start:end], after[new_start:new_end]):
+            yield start + first, start + last, new_start + new_first, new_start + new_last
 
 
 def between_anchors(before: Sequence[Hashable], after: Sequence[Hashable]) -> Iterator[Place]:
@@ -52,6 +50,14 @@ def between_anchors(before: Sequence[Hashable], after: Sequence[Hashable]) -> It
         while first < last and new_first < new_last and before[last - 1] == after[new_last - 1]:
             last, new_last = last - 1, new_last - 1
         if first < last or new_first < new_last:
+            yield first, last, new_first, new_last
+
+
+def unmatched(before: Sequence[Hashable], after: Sequence[Hashable]) -> Iterator[Place]:
+    """Yield the places where two sequences differ, in time that grows with the product of both lengths."""
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for tag, first, last, new_first, new_last in matcher.get_opcodes():
+        if tag != "equal":
             yield first, last, new_first, new_last
 
 

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -17,6 +16,7 @@ from scrapy_dedup.ledger import Ledger, LedgerWriter, Sighting, record_decision
 from scrapy_dedup.records import DecisionAction, RelationKind, RelationState
 
 from ..crawl import by_hand
+from ..crawl.conftest import run_dedup
 from .conftest import lines, planted, write
 
 STORY = (
@@ -29,19 +29,11 @@ CLAIMED = STORY.replace("at nine", "at ten")
 LONGER = STORY + " The old lighthouse keeper still tells every visitor about storms of long ago."
 
 
-def run(folder, *arguments):
-    environment = {name: value for name, value in os.environ.items() if name != "SCRAPY_SETTINGS_MODULE"}
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "dedup", "batch", *map(str, arguments)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return SimpleNamespace(code=done.returncode, out=done.stdout, err=done.stderr)
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Return a function that runs the command in this process and in the folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    return functools.partial(run_dedup, "batch", "--workers", 1)
 
 
 @functools.cache
@@ -50,7 +42,7 @@ def validator(kind):
     return jsonschema.Draft202012Validator(json.loads(schema.read_text("utf-8")))
 
 
-def test_files_give_pairs_and_groups_by_their_schemas(tmp_path):
+def test_files_give_pairs_and_groups_by_their_schemas_from_several_processes(tmp_path):
     entries = [
         {"id": "a", "text": STORY},
         {"id": "b", "text": EDITED},
@@ -61,9 +53,20 @@ def test_files_give_pairs_and_groups_by_their_schemas(tmp_path):
     write(tmp_path / "first.jsonl", entries[:2])
     write(tmp_path / "second.jsonl", entries[2:])
 
-    done = run(tmp_path, "--input", "first.jsonl", "second.jsonl", "--jaccard", "0.7", "--workers", "2")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "scrapy", "dedup", "batch", "--input", "first.jsonl", "second.jsonl"),
+            *("--jaccard", "0.7", "--workers", "2"),
+        ],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "SCRAPY_SETTINGS_MODULE"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
-    assert (done.code, done.err) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "")
     pairs, groups = (lines(tmp_path / "dedup-batch" / f"{name}.jsonl") for name in ("pairs", "groups"))
     for kind, found in (("pair", pairs), ("group", groups)):
         for line in found:
@@ -75,7 +78,7 @@ def test_files_give_pairs_and_groups_by_their_schemas(tmp_path):
     assert [(group["leader"], [one["id"] for one in group["members"]]) for group in groups] == [
         ("a", ["c", "b"])
     ]
-    said = " ".join(done.out.split())
+    said = " ".join(done.stdout.split())
     assert "25 bands of 5 rows (125 of 128 values); steepest at (1/25)^(1/5) = 0.525" in said
     assert "similarity 0.5 0.6 0.7 0.8 0.9 0.95" in said
     assert "texts 5 copies of others 1 too short, not compared 1" in said
@@ -84,7 +87,7 @@ def test_files_give_pairs_and_groups_by_their_schemas(tmp_path):
     assert not (tmp_path / "dedup-batch" / ".work").exists()
 
 
-def test_parquet_goes_in_and_comes_out(tmp_path):
+def test_parquet_goes_in_and_comes_out(tmp_path, run):
     parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
     columns = {
         "id": ["b", "a", "c"],
@@ -94,7 +97,7 @@ def test_parquet_goes_in_and_comes_out(tmp_path):
     }
     parquet.write_table(pa.table(columns), tmp_path / "in.parquet")
 
-    done = run(tmp_path, "--input", "in.parquet", "--format", "parquet", "--out", "found", "--workers", 1)
+    done = run("--input", "in.parquet", "--format", "parquet", "--out", "found")
 
     assert (done.code, done.err) == (0, "")
     pairs = parquet.read_table(tmp_path / "found" / "pairs.parquet").to_pylist()
@@ -106,13 +109,12 @@ def test_parquet_goes_in_and_comes_out(tmp_path):
     assert (group["leader"], [member["id"] for member in group["members"]]) == ("a", ["b"])
 
 
-def test_all_that_is_wrong_with_the_options_is_said_at_once(tmp_path):
+def test_all_that_is_wrong_with_the_options_is_said_at_once(tmp_path, run):
     (tmp_path / "folder").mkdir()
     (tmp_path / "no.parquet").write_text("no", encoding="utf-8")
     write(tmp_path / "in.jsonl", [])
 
     done = run(
-        tmp_path,
         *("--input", "folder", "missing.jsonl", "in.jsonl", "./in.jsonl", "no.parquet"),
         *("--jaccard", 1.5, "--bands", 3, "--memory", "plenty", "--workers", 0),
         *("--ledger", "x.db", "--corpus", "y"),
@@ -136,33 +138,33 @@ def test_all_that_is_wrong_with_the_options_is_said_at_once(tmp_path):
     assert not (tmp_path / "dedup-batch").exists()
 
 
-def test_a_faulty_line_leaves_nothing_behind(tmp_path):
+def test_a_faulty_line_leaves_nothing_behind(tmp_path, run):
     (tmp_path / "in.jsonl").write_text('{"id": "a", "text": "x"}\nnothing\n', encoding="utf-8")
 
-    done = run(tmp_path, "--input", "in.jsonl", "--workers", 1)
+    done = run("--input", "in.jsonl")
 
     assert done.code == 1
     assert "1 problem(s) in the input; nothing was written:\n  - in.jsonl, line 2: no JSON" in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path):
-    (tmp_path / "pyarrow.py").write_text("raise ImportError('not here')", encoding="utf-8")
+def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path, run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     write(tmp_path / "in.jsonl", [])
     (tmp_path / "in.parquet").touch()
 
-    out = run(tmp_path, "--input", "in.jsonl", "--format", "parquet")
-    into = run(tmp_path, "--input", "in.parquet")
+    out = run("--input", "in.jsonl", "--format", "parquet")
+    into = run("--input", "in.parquet")
 
     assert (out.code, into.code) == (1, 1)
     for done in (out, into):
         assert "needs pyarrow, which is not installed: pip install 'scrapy-dedup[parquet]'" in done.err
 
 
-def test_an_empty_input_gives_empty_files(tmp_path):
+def test_an_empty_input_gives_empty_files(tmp_path, run):
     (tmp_path / "in.jsonl").touch()
 
-    assert run(tmp_path, "--input", "in.jsonl").code == 0
+    assert run("--input", "in.jsonl").code == 0
     assert [(tmp_path / "dedup-batch" / name).read_bytes() for name in ("pairs.jsonl", "groups.jsonl")] == [
         b"",
         b"",
@@ -206,8 +208,8 @@ def near_relations(url):
         }
 
 
-def test_pairs_of_a_ledger_become_its_relations_once(tmp_path, filled):
-    done = run(tmp_path, "--ledger", "dedup.db", "--workers", 1, "--jaccard", 0.7)
+def test_pairs_of_a_ledger_become_its_relations_once(tmp_path, filled, run):
+    done = run("--ledger", "dedup.db", "--jaccard", 0.7)
 
     assert (done.code, done.err) == (0, "")
     assert "texts of corpus default, markdown by test-1" in done.out
@@ -227,30 +229,15 @@ def test_pairs_of_a_ledger_become_its_relations_once(tmp_path, filled):
     assert "6 relations of the ledger are new" in done.out
     assert (tmp_path / "dedup-batch" / "groups.jsonl").read_text("utf-8").count("leader") == 1
 
-    again = run(tmp_path, "--ledger", "dedup.db", "--workers", 1, "--jaccard", 0.7)
+    again = run("--ledger", "dedup.db", "--jaccard", 0.7)
     assert "0 relations of the ledger are new" in again.out
-    explained = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "scrapy",
-            "dedup",
-            "explain",
-            "http://site.example/story",
-            "--ledger",
-            "dedup.db",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "is nearly the text of" in explained.stdout
+    explained = run_dedup("explain", "http://site.example/story", "--ledger", "dedup.db")
+    assert "is nearly the text of" in explained.out
 
 
-def test_https_leads_and_a_decision_keeps_two_texts_apart(tmp_path, filled):
+def test_https_leads_and_a_decision_keeps_two_texts_apart(tmp_path, filled, run):
     def leaders():
-        assert run(tmp_path, "--ledger", "dedup.db", "--workers", 1).code == 0
+        assert run("--ledger", "dedup.db").code == 0
         with Ledger.open(filled) as ledger:
             names = {body.body_id: body.text for body in ledger.bodies()}
         return [names[group["leader"]] for group in lines(tmp_path / "dedup-batch" / "groups.jsonl")]
@@ -264,37 +251,37 @@ def test_https_leads_and_a_decision_keeps_two_texts_apart(tmp_path, filled):
     assert near_relations(filled)[frozenset((STORY, EDITED))].state is RelationState.REFUTED
 
 
-def test_what_other_rules_took_for_one_is_refuted_when_the_claims_differ(tmp_path, filled):
-    assert run(tmp_path, "--ledger", "dedup.db", "--workers", 1, "--jaccard", 0.7, "--no-claims").code == 0
+def test_what_other_rules_took_for_one_is_refuted_when_the_claims_differ(tmp_path, filled, run):
+    assert run("--ledger", "dedup.db", "--jaccard", 0.7, "--no-claims").code == 0
     unread = near_relations(filled)
     assert {relation.state for relation in unread.values()} == {RelationState.UNRESOLVED}
 
-    assert run(tmp_path, "--ledger", "dedup.db", "--workers", 1, "--jaccard", 1).code == 0
+    assert run("--ledger", "dedup.db", "--jaccard", 1).code == 0
 
     found = near_relations(filled)
     assert found[frozenset((STORY, CLAIMED))].state is RelationState.REFUTED
     assert found[frozenset((STORY, EDITED))].state is RelationState.UNRESOLVED
 
 
-def test_a_corpus_without_texts_is_an_error(tmp_path, filled):
-    done = run(tmp_path, "--ledger", "dedup.db", "--corpus", "another")
+def test_a_corpus_without_texts_is_an_error(tmp_path, filled, run):
+    done = run("--ledger", "dedup.db", "--corpus", "another")
 
     assert done.code == 1
     assert "the ledger holds no texts in the corpus 'another'" in done.err
     assert not (tmp_path / "dedup-batch").exists()
 
 
-def test_a_run_that_was_not_complete_is_named(tmp_path):
+def test_a_run_that_was_not_complete_is_named(tmp_path, run):
     write(tmp_path / "in.jsonl", planted(5, 20))
     work = tmp_path / "dedup-batch" / ".work"
     work.mkdir(parents=True)
     manifest = {"format": "scrapy-dedup-batch-1", "stated": {}, "noted": {}}
     (work / "MANIFEST").write_text(json.dumps(manifest), encoding="utf-8")
 
-    refused = run(tmp_path, "--input", "in.jsonl", "--resume")
-    anew = run(tmp_path, "--input", "in.jsonl")
+    refused = run("--input", "in.jsonl", "--resume")
+    anew = run("--input", "in.jsonl")
 
     assert refused.code == 1
     assert "was begun with other values" in refused.err
     assert "an earlier run was not complete; it is begun anew" in anew.out
-    assert "nothing to go on with" in run(tmp_path, "--input", "in.jsonl", "--resume").out
+    assert "nothing to go on with" in run("--input", "in.jsonl", "--resume").out

@@ -14,10 +14,14 @@ Scrapy's commands would give, and the lists ``seen`` and ``failures`` of the spi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import logging
 import os
+import signal
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,6 +31,8 @@ from scrapy.crawler import Crawler
 from scrapy.settings import Settings
 from scrapy.utils.log import configure_logging
 from scrapy.utils.reactor import install_reactor
+
+from scrapy_dedup.content import pool
 
 OURS = ("PageItem", "PageRow")
 
@@ -103,8 +109,44 @@ def load_spider(path: Path) -> type[Spider]:
     return spiders[-1]
 
 
+class SharedNursery(pool._Nursery):
+    """A nursery that the next crawl of this process takes over: it loads for longer than a crawl takes.
+
+    The workers are those of one crawl alone and end with it, as they do without this.
+    """
+
+    _left: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._workers: list[int] = []
+
+    def new_worker(self) -> pool._Worker:
+        worker = super().new_worker()
+        self._workers.append(worker.pid)
+        return worker
+
+    def close(self) -> None:
+        with self._lock:
+            if self._process is not None and self._control is not None and self._process.poll() is None:
+                SharedNursery._left = self._process, self._control
+                self._process = self._control = None
+        for pid in self._workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        super().close()
+
+    def _start(self) -> socket.socket:
+        left, SharedNursery._left = SharedNursery._left, None
+        if left is None:
+            return super()._start()
+        self._process, control = left
+        return control
+
+
 async def run_many() -> int:
     """Run crawl after crawl until standard input ends."""
+    pool._Nursery = SharedNursery
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         print(await run(Path(line.strip())), flush=True)

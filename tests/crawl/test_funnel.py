@@ -26,6 +26,7 @@ def test_each_layer_is_a_line_with_its_saving():
         "  denied              1,500    7.5 % of requests seen",
         "  fresh                 100    0.5 % of requests seen",
         "pages fetched           400   98.0 % less than requests seen",
+        "  not modified            0    0.0 % of requests seen",
         "valid pages             380    5.0 % less than pages fetched",
         "distinct payloads       342   10.0 % less than valid pages",
         "distinct bodies         300   12.3 % less than distinct payloads",
@@ -36,7 +37,17 @@ def test_each_layer_is_a_line_with_its_saving():
 
 def test_a_crawl_that_saw_nothing_has_no_percentages():
     assert "%" not in funnel({})
-    assert len(funnel({}).splitlines()) == 10
+    assert len(funnel({}).splitlines()) == 11
+
+
+def test_pages_that_are_not_modified_are_valid_without_being_fetched():
+    crawl = {"dedup/requests/seen": 9, "dedup/pages/not_modified": 3, "dedup/pages/validity/valid": 4}
+
+    none_fetched, two_fetched = funnel(crawl), funnel({**crawl, "dedup/pages/fetched": 2})
+
+    assert "not modified            3   33.3 % of requests seen" in none_fetched
+    assert "33.3 % more than not modified" in none_fetched
+    assert "20.0 % less than pages fetched and not modified" in two_fetched
 
 
 def test_redirects_may_fetch_more_than_was_requested():

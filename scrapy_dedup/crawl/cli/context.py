@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -76,9 +77,16 @@ def run_reported(run: Callable[[Context], int], options: argparse.Namespace, set
     except BrokenPipeError:
         raise
     except (DedupError, OSError) as error:
-        message = "\n".join(map(printable, str(error).splitlines()))
+        message = "\n".join(map(printable, _told(error).splitlines()))
         sys.stderr.write(f"scrapy dedup {options.subcommand}: {message}\n")
         return 1
+
+
+def _told(error: Exception) -> str:
+    """Return what an error says, without the number that the system gives to its sort of error."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
 
 
 def _apply_spider(name: str, settings: Settings) -> None:
