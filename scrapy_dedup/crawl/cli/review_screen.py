@@ -183,7 +183,7 @@ def harmless(text: str, encoding: str = "utf-8") -> str:
     wider than it was drawn.
 
     >>> harmless("a\tb\n\x1b[31mc")
-    'a    b\n\\x1b[31mc'
+    'a   b\n\\x1b[31mc'
     """
     lines = text.replace("\r\n", "\n").expandtabs(4).split("\n")
     shown = _MODIFIERS.sub(_escaped, "\n".join(map(printable, lines)))
