@@ -93,6 +93,19 @@ _AGE_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 MAX_AGE_DAYS = 3_650
 
 
+def _share(low: float, high: float) -> Callable[[Any], float]:
+    def read(value: Any) -> float:
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = -1.0
+        if isinstance(value, bool) or not low <= number <= high:
+            raise ValueError(f"is {value!r}; use a number from {low:g} to {high:g}")
+        return number
+
+    return read
+
+
 def _age(value: Any) -> float | None:
     """Read a length of time: seconds, or a number with its unit; None and "off" for none."""
     if value is None or value == "off":
@@ -278,6 +291,27 @@ SETTINGS: tuple[Setting, ...] = (
         "'record' canonicals, 'fetch' also what they name, 'skip' also pages whose canonical is fresh.",
     ),
     Setting(
+        "DEDUP_NEAR",
+        "near",
+        "review",
+        _one_of("off", "review", "suppress"),
+        "Of similar texts: 'review' relates them, 'suppress' also lets the earlier one stand for the later.",
+    ),
+    Setting(
+        "DEDUP_SIMHASH_DISTANCE",
+        "simhash_distance",
+        7,
+        _whole_number(0, 7),
+        "Differing bits of two fingerprints up to which texts are read side by side, 0 to 7.",
+    ),
+    Setting(
+        "DEDUP_NEAR_JACCARD",
+        "near_jaccard",
+        0.8,
+        _share(0.5, 1.0),
+        "The similarity from which one text can stand for another, 0.5 to 1.",
+    ),
+    Setting(
         "DEDUP_CHUNKS",
         "chunks",
         {},
@@ -318,6 +352,9 @@ class Config:
     freshness_s: float | None
     conditional: bool
     canonical: str
+    near: str
+    simhash_distance: int
+    near_jaccard: float
     chunks: ChunkOptions
     crawl_delay: bool
     policy: UrlPolicy
@@ -405,6 +442,9 @@ def _settings_digest(values: Mapping[str, Any], policy: UrlPolicy) -> str:
         "freshness_s": values["freshness_s"],
         "conditional": values["conditional"],
         "canonical": values["canonical"],
+        "near": values["near"],
+        "simhash_distance": values["simhash_distance"],
+        "near_jaccard": values["near_jaccard"],
         "chunks": values["chunks"].spec(),
     }
     canonical = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -113,3 +113,30 @@ def test_what_is_fetched_for_canonicals_is_part_of_the_identity_of_the_settings(
         for value in ("record", "fetch")
     }
     assert len(digests) == 2
+
+
+NEAR_PROBLEMS = [
+    ("DEDUP_NEAR", "on", "use 'off', 'review' or 'suppress'"),
+    ("DEDUP_NEAR", True, "use 'off', 'review' or 'suppress'"),
+    ("DEDUP_SIMHASH_DISTANCE", 8, "use a whole number from 0 to 7"),
+    ("DEDUP_SIMHASH_DISTANCE", "few", "use a whole number from 0 to 7"),
+    ("DEDUP_NEAR_JACCARD", 80, "use a number from 0.5 to 1"),
+    ("DEDUP_NEAR_JACCARD", 0.49, "use a number from 0.5 to 1"),
+    ("DEDUP_NEAR_JACCARD", True, "use a number from 0.5 to 1"),
+    ("DEDUP_NEAR_JACCARD", float("nan"), "use a number from 0.5 to 1"),
+    ("DEDUP_NEAR_JACCARD", "all", "use a number from 0.5 to 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "advice"), NEAR_PROBLEMS, ids=repr)
+def test_a_wrong_setting_for_similar_texts_names_the_right_ones(tmp_path, name, value, advice):
+    with pytest.raises(ConfigError, match=f"{name} is .*{advice}"):
+        Config.from_settings({name: value}, base_dir=tmp_path)
+
+
+def test_what_is_done_about_similar_texts_is_part_of_the_identity_of_the_settings(tmp_path):
+    default = Config.from_settings({}, base_dir=tmp_path)
+    assert (default.near, default.simhash_distance, default.near_jaccard) == ("review", 7, 0.8)
+    others = [{"DEDUP_NEAR": "off"}, {"DEDUP_SIMHASH_DISTANCE": "3"}, {"DEDUP_NEAR_JACCARD": "0.9"}]
+    digests = {Config.from_settings(one, base_dir=tmp_path).settings_digest for one in others}
+    assert len({*digests, default.settings_digest}) == 4

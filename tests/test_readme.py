@@ -101,7 +101,8 @@ def ledger_folder(tmp_path_factory):
     spider = folder / "one.py"
     page = "<html lang=en><title>One</title><main><h1>One</h1><p>" + "A page with some words. " * 20
     (folder / "one.html").write_text(page, encoding="utf-8")
-    (folder / "texts.jsonl").write_text(blocks("jsonl")[0], encoding="utf-8")
+    for name, lines in zip(("texts.jsonl", "pairs.jsonl"), blocks("jsonl"), strict=True):
+        (folder / name).write_text(lines, encoding="utf-8")
     spider.write_text(
         "import http.server, threading, scrapy\n"
         "class One(scrapy.Spider):\n"

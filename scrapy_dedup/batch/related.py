@@ -11,25 +11,15 @@ import sqlalchemy as sa
 from scrapy_dedup.batch.places import Identities
 from scrapy_dedup.batch.plan import Plan
 from scrapy_dedup.batch.reading import ROW, ROWS
-from scrapy_dedup.batch.results import EQUAL, Decided, Results
+from scrapy_dedup.batch.results import Decided, Results
 from scrapy_dedup.batch.sources import JsonLines
 from scrapy_dedup.batch.verification import objects
 from scrapy_dedup.batch.work import WorkFolder
 from scrapy_dedup.ledger import Ledger, codec, relations
 from scrapy_dedup.ledger.derived import DECIDED
-from scrapy_dedup.near.claims import POLICY, Verdict, compare
+from scrapy_dedup.ledger.near_relations import STATES, Measures, Side, leader_of, near_relation
+from scrapy_dedup.near.claims import POLICY, compare
 from scrapy_dedup.records import PairRecord, Reason, RelationKind, RelationRecord, RelationState
-
-STATES: Mapping[str | None, RelationState] = {
-    EQUAL: RelationState.CONFIRMED,
-    Verdict.REFORMATTED.value: RelationState.CONFIRMED,
-    Verdict.EDITED.value: RelationState.CONFIRMED,
-    Verdict.CONTAINS.value: RelationState.UNRESOLVED,  # the longer one says more
-    Verdict.CLAIM_CHANGED.value: RelationState.REFUTED,
-    Verdict.DIFFERENT.value: RelationState.REFUTED,
-    None: RelationState.UNRESOLVED,  # nobody has read the two
-}
-"""What a verdict makes of the relation that one text can stand for the other."""
 
 _PART = 500
 
@@ -84,31 +74,20 @@ def relate(
 def _relation(
     pair: PairRecord, digests: Mapping[str, str], corpus: str, plan: Plan, now: str
 ) -> RelationRecord:
-    """Return the relation of a pair; its first side is the smaller identity, whichever text would lead."""
-    flipped = pair.b < pair.a
-    a, b = (pair.b, pair.a) if flipped else (pair.a, pair.b)
-    containments = (
-        (pair.containment_b, pair.containment_a) if flipped else (pair.containment_a, pair.containment_b)
-    )
-    return _record(
+    """Return the relation of a pair, whose first text would lead."""
+    return near_relation(
         corpus,
-        (a, b),
-        (digests[a], digests[b]),
-        state=STATES[pair.verdict],
-        measures={
-            "jaccard": pair.jaccard,
-            "containment_a": containments[0],
-            "containment_b": containments[1],
-            "verdict": pair.verdict,
-            "spans": pair.spans,
-            "claim_spans": pair.claim_spans,
-        },
+        Side(pair.a, digests[pair.a]),
+        Side(pair.b, digests[pair.b]),
+        Measures(
+            pair.jaccard, pair.containment_a, pair.containment_b, pair.verdict, pair.spans, pair.claim_spans
+        ),
+        policy=plan.policy,
         reasons=(
             Reason("jaccard", pair.jaccard, plan.jaccard),
             *((Reason("verdict", pair.verdict),) if pair.verdict else ()),
         ),
-        policy=plan.policy,
-        now=now,
+        created_at=now,
     )
 
 
@@ -129,55 +108,21 @@ def _refuted(url: str, corpus: str, plan: Plan, now: str) -> Iterator[RelationRe
     for relation in doubtful:
         if relation.a not in texts or relation.b not in texts:
             continue
-        read = compare(texts[relation.a], texts[relation.b])
-        if STATES[read.verdict.value] is not RelationState.REFUTED:
+        first, second = Side(relation.a, str(relation.a_digest)), Side(relation.b, str(relation.b_digest))
+        if leader_of(relation) == second.body_id:
+            first, second = second, first
+        measures = Measures.of(compare(texts[first.body_id], texts[second.body_id]))
+        if STATES[measures.verdict] is not RelationState.REFUTED:
             continue
-        yield _record(
+        yield near_relation(
             corpus,
-            (relation.a, relation.b),
-            (relation.a_digest, relation.b_digest),
-            state=RelationState.REFUTED,
-            measures={
-                "jaccard": round(read.jaccard, 6),
-                "containment_a": round(read.containment_a, 6),
-                "containment_b": round(read.containment_b, 6),
-                "verdict": read.verdict.value,
-                "spans": len(read.spans),
-                "claim_spans": sum(span.changes_claim for span in read.spans),
-            },
-            reasons=(Reason("verdict", read.verdict.value), Reason("rules", POLICY, relation.policy)),
+            first,
+            second,
+            measures,
             policy=plan.policy,
-            now=now,
+            reasons=(Reason("verdict", measures.verdict), Reason("rules", POLICY, relation.policy)),
+            created_at=now,
         )
-
-
-def _record(
-    corpus: str,
-    sides: tuple[str, str],
-    digests: tuple[str | None, str | None],
-    *,
-    state: RelationState,
-    measures: Mapping[str, object],
-    reasons: tuple[Reason, ...],
-    policy: str,
-    now: str,
-) -> RelationRecord:
-    kind = RelationKind.NEAR
-    return RelationRecord(
-        relation_id=codec.relation_id(kind.value, corpus, *sides, a_digest=digests[0], b_digest=digests[1]),
-        kind=kind,
-        corpus=corpus,
-        a=sides[0],
-        b=sides[1],
-        a_digest=digests[0],
-        b_digest=digests[1],
-        state=state,
-        measures=measures,
-        reasons=reasons,
-        policy=policy,
-        job_id=None,
-        created_at=now,
-    )
 
 
 def _insert_news(connection: sa.Connection, found: Sequence[RelationRecord]) -> int:

@@ -20,15 +20,9 @@ from scrapy_dedup.batch.sources import load_pyarrow
 from scrapy_dedup.batch.verification import NOT_COMPARED, PAIR, PAIRS, VERDICTS
 from scrapy_dedup.batch.work import WorkFolder
 from scrapy_dedup.errors import DedupError
-from scrapy_dedup.near.claims import Verdict
+from scrapy_dedup.ledger.near_relations import EQUAL, JOINING
 from scrapy_dedup.near.groups import leader_places
 from scrapy_dedup.records import ChunkRecord, GroupMember, GroupRecord, PairRecord, PlanRecord, to_dict
-
-EQUAL = "equal"
-"""The verdict on a copy: its normal form is that of the other text."""
-
-JOINING = (Verdict.REFORMATTED.value, Verdict.EDITED.value)
-"""Verdicts by which a text joins a group: nothing is lost or changed when the leader stands for it."""
 
 FORMATS = ("jsonl", "parquet")
 

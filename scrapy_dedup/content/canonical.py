@@ -15,12 +15,15 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urljoin, urlsplit
 
 from scrapy_dedup.records import Reason, RelationState
 from scrapy_dedup.urls import redact, site_of
 from scrapy_dedup.urls.names import is_protected
+
+if TYPE_CHECKING:
+    from scrapy_dedup.near.claims import Comparison
 
 MAX_URL_CHARS = 2_000
 MAX_RAW_CHARS = 500  # of what was written; a page can hold it many times
@@ -45,6 +48,10 @@ WITHOUT_TEXT = frozenset({"homepage", "first_page_of_series", "many_to_one"})
 # The share of a page's shingles that its target has: "page within target". A print page or "view all" has
 # 0.91 to 1.0 of each of its parts, versions of one page that were edited mostly less.
 CONTAINED = 0.9
+
+# Longer texts are not read side by side: a commit may judge hundreds of claims.
+MAX_READ_CHARS = 200_000
+MAX_SPAN_CHARS = 200
 
 # So many distinct texts that declare one target are a fault of the template: a series or the prints of a
 # page rarely have that many, a template has as many as the site has pages.
@@ -427,6 +434,15 @@ class _Case:
         ours, theirs = self.versions
         return bool(ours and theirs and ours != theirs)
 
+    def claims(self) -> Comparison | None:
+        """Read both texts side by side; None where they are not there, or too long for that."""
+        ours, theirs = self.page.text, self.target.text if self.target else None
+        if ours is None or theirs is None or max(len(ours), len(theirs)) > MAX_READ_CHARS:
+            return None
+        from scrapy_dedup.near.claims import compare  # noqa: PLC0415 - as in compare_texts
+
+        return compare(ours, theirs)
+
     @property
     def differs_in_versions_only(self) -> bool:
         return not self.same_text and self.difference is not None and self.difference.only_versions
@@ -570,9 +586,20 @@ def _language_in_url(case: _Case) -> Verdict | None:
 
 
 def _contained(case: _Case) -> Verdict | None:
+    """Nearly all of the page stands in the target; what differs is no claim and no passage of its own."""
     if case.difference is None or case.difference.page_in_target < CONTAINED or case.versions_disagree:
         return None
-    return unresolved("contained")
+    read = case.claims()
+    if read is None or read.verdict.value == "different":
+        return unresolved("contained")
+    measures = {"verdict": read.verdict.value, "jaccard": round(read.jaccard, 6)}
+    if read.verdict.value == "claim_changed":
+        changed = next((span for span in read.spans if span.changes_claim), None)
+        where = {"changed": [changed.a[:MAX_SPAN_CHARS], changed.b[:MAX_SPAN_CHARS]]} if changed else {}
+        return refuted("claim_changed", **measures, **where)
+    if read.passage_tokens_a:
+        return unresolved("contained", **measures, passage_tokens=read.passage_tokens_a)
+    return confirmed("contained", **measures)
 
 
 def _text_differs(case: _Case) -> Verdict | None:  # noqa: ARG001 - every rule is asked in the same way
@@ -595,7 +622,7 @@ RULES: tuple[Callable[[_Case], Verdict | None], ...] = (
     _target_unknown,
     _dropped_parameter,
     _language_in_url,
-    _contained,  # a claim diff may confirm it, see near/
+    _contained,
     _text_differs,
 )
 

@@ -59,6 +59,11 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deep", action="store_true", help="also hash every body again; reads the whole ledger"
     )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="make the index of similar texts anew where it does not fit the ledger; nothing else is changed",
+    )
 
 
 def _decide_arguments(parser: argparse.ArgumentParser) -> None:
@@ -227,6 +232,50 @@ def _batch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
 
 
+def _review_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--corpus", metavar="NAME", help="of the ledger (default: DEDUP_CORPUS)")
+    parser.add_argument(
+        "--kind",
+        choices=("near", "canonical", "residual_differs"),
+        help="only these pairs (default: all, similar texts first)",
+    )
+    parser.add_argument("--limit", metavar="N", type=int, help="only the first N pairs of the queue")
+    parser.add_argument("--export", metavar="FILE", help="write the pairs to a new file, to be filled in")
+    parser.add_argument(
+        "--import", dest="import_from", metavar="FILE", help="take the verdicts of such a file: all or none"
+    )
+    parser.add_argument(
+        "--would-suppress",
+        action="store_true",
+        help='say which texts DEDUP_NEAR = "suppress" would leave out, and that somebody has looked',
+    )
+    _by_argument(parser)
+    parser.add_argument("--json", action="store_true", help="with --would-suppress: print JSON")
+
+
+def _tune_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "pairs",
+        metavar="PAIRS.jsonl",
+        nargs="?",
+        help="labelled pairs, one a line: a and b are texts, same is true or false, note is free",
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write all measures and scores to this file")
+    parser.add_argument("--plot", metavar="FILE", help="also draw them; its name ends in .svg or .png")
+    parser.add_argument(
+        "--sample", metavar="N", type=int, help="draw N pairs around the threshold from the ledger, to label"
+    )
+    parser.add_argument("--out", metavar="FILE", help="the new file for them (default: pairs.jsonl)")
+    parser.add_argument("--corpus", metavar="NAME", help="of the ledger (default: DEDUP_CORPUS)")
+    parser.add_argument(
+        "--extractor", metavar="ID", help="whose texts, where a corpus has several (default: the latest)"
+    )
+    parser.add_argument(
+        "--jaccard", metavar="J", type=float, help="the threshold (default: DEDUP_NEAR_JACCARD)"
+    )
+    parser.add_argument("--seed", metavar="S", type=int, help="another number, other pairs (default: 0)")
+
+
 SUBCOMMANDS = (
     Subcommand(
         "explain", "Say what becomes of a URL, by which rules, and who holds its key", _explain_arguments
@@ -244,6 +293,10 @@ SUBCOMMANDS = (
         "plan", "Say what an index has to upsert and to delete to hold the live pages", _plan_arguments
     ),
     Subcommand("batch", "Find all similar texts of a corpus, and groups of them", _batch_arguments),
+    Subcommand("review", "Ask what two similar texts are to each other, pair after pair", _review_arguments),
+    Subcommand(
+        "tune", "Judge near-duplicate thresholds by labelled pairs, or draw pairs to label", _tune_arguments
+    ),
 )
 
 

@@ -40,6 +40,8 @@ _ROWS = (
     _Row("distinct payloads", stats.PAYLOADS_DISTINCT, ("valid pages",)),
     _Row("distinct bodies", stats.BODIES_DISTINCT, ("distinct payloads",)),
     _Row("new bodies", stats.BODIES_NEW, ("distinct bodies",), saves=False),
+    _Row("near texts", stats.NEAR_TEXTS, ("new bodies",), saves=False),
+    _Row("suppressed", stats.NEAR_SUPPRESSED, ("new bodies",), saves=False),
     _Row("chunks", stats.CHUNKS, always=False),
     _Row("distinct chunks", stats.CHUNKS_DISTINCT, ("chunks",), always=False),
     _Row("reused vectors", stats.EMBEDDINGS_REUSED, ("distinct chunks",), saves=False, always=False),
@@ -56,7 +58,8 @@ def funnel(counters: Mapping[str, int]) -> str:
     >>> print(funnel({"dedup/requests/seen": 200, "dedup/requests/merged": 140, "dedup/requests/fresh": 10,
     ...               "dedup/pages/fetched": 50,
     ...               "dedup/pages/validity/valid": 40, "dedup/payloads/distinct": 30,
-    ...               "dedup/bodies/distinct": 27, "dedup/bodies/new": 9, "dedup/aliases/kept": 120}))
+    ...               "dedup/bodies/distinct": 27, "dedup/bodies/new": 9, "dedup/near/texts": 3,
+    ...               "dedup/aliases/kept": 120}))
     requests seen           200
       merged by key         140   70.0 % of requests seen
       denied                  0    0.0 % of requests seen
@@ -67,6 +70,8 @@ def funnel(counters: Mapping[str, int]) -> str:
     distinct payloads        30   25.0 % less than valid pages
     distinct bodies          27   10.0 % less than distinct payloads
       new bodies              9   33.3 % of distinct bodies
+      near texts              3   33.3 % of new bodies
+      suppressed              0    0.0 % of new bodies
     aliases kept            120
     """
     counts = {row.label: counters.get(row.stat, 0) for row in _ROWS}

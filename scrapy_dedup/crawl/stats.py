@@ -32,6 +32,13 @@ EXTRACT_TIMEOUTS = "dedup/extract/timeouts"
 PAYLOADS_DISTINCT = "dedup/payloads/distinct"
 BODIES_DISTINCT = "dedup/bodies/distinct"
 BODIES_NEW = "dedup/bodies/new"
+NEAR_LOOKED_UP = "dedup/near/looked_up"
+NEAR_TEXTS = "dedup/near/texts"
+NEAR_PAIRS = "dedup/near/pairs"
+NEAR_PAIRS_BY_VERDICT = "dedup/near/pairs/"
+NEAR_DIFFERENT = "dedup/near/different"
+NEAR_CANDIDATES_LEFT = "dedup/near/candidates_left"
+NEAR_SUPPRESSED = "dedup/near/suppressed"
 ALIASES_KEPT = "dedup/aliases/kept"
 CHUNKS = "dedup/chunks/seen"
 CHUNKS_DISTINCT = "dedup/chunks/distinct"
@@ -69,6 +76,13 @@ STATS: dict[str, str] = {
     PAYLOADS_DISTINCT: "Distinct payloads among the valid pages.",
     BODIES_DISTINCT: "Distinct texts of the valid pages.",
     BODIES_NEW: "Texts that this job brought into the ledger.",
+    NEAR_LOOKED_UP: "New texts for which similar ones were looked for.",
+    NEAR_TEXTS: "New texts that are similar to earlier ones.",
+    NEAR_PAIRS: "Pairs of a new text and an earlier one that it is similar to.",
+    NEAR_PAIRS_BY_VERDICT: "Similar pairs for each verdict: reformatted, edited, claim_changed, contains.",
+    NEAR_DIFFERENT: "Texts that looked similar to a new one and turned out to be different.",
+    NEAR_CANDIDATES_LEFT: "Texts that looked similar to a new one and were not read, since too many did.",
+    NEAR_SUPPRESSED: "New texts that a similar earlier one stands for, with DEDUP_NEAR = 'suppress'.",
     ALIASES_KEPT: "URLs recorded as merged, rewritten, redirected or denied.",
     CHUNKS: "Chunks of all live pages of the corpus, with a feed of the format chunks.",
     CHUNKS_DISTINCT: "Distinct chunks among them.",

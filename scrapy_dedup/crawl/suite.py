@@ -27,6 +27,9 @@ from scrapy_dedup.crawl.overrides import Urls
 from scrapy_dedup.crawl.requests import referrer_of
 from scrapy_dedup.errors import LedgerError
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Overrides, Recorded, Sighting
+from scrapy_dedup.ledger.derived import NEAR_DUPLICATE
+from scrapy_dedup.ledger.near_relations import NearFound
+from scrapy_dedup.ledger.nearness import NearOptions
 from scrapy_dedup.ledger.seen import PageQuestion, SeenPage
 from scrapy_dedup.records import AliasRecord, JobRecord
 from scrapy_dedup.urls import UrlDecision, redact
@@ -226,6 +229,7 @@ class Suite:
                 self.policy.spec(),
                 reuse_normalized=self.policy.name == "standard",
                 with_changes=self.has_changes_feed,
+                near=NearOptions(self.config.near, self.config.simhash_distance, self.config.near_jaccard),
             )
         return self._writer
 
@@ -293,6 +297,22 @@ class Suite:
             self.stats.inc_value(names.PAGES_BY_VALIDITY + observation.validity.value)
         if recorded.body_is_new:
             self.stats.inc_value(names.BODIES_NEW)
+        if recorded.near is not None:
+            self._count_near(recorded, recorded.near)
+
+    def _count_near(self, recorded: Recorded, found: NearFound) -> None:
+        self.stats.inc_value(names.NEAR_LOOKED_UP)
+        for pair in found.pairs:
+            self.stats.inc_value(names.NEAR_PAIRS_BY_VERDICT + str(pair.relation.measures["verdict"]))
+        for name, count in (
+            (names.NEAR_PAIRS, len(found.pairs)),
+            (names.NEAR_TEXTS, bool(found.pairs)),
+            (names.NEAR_DIFFERENT, found.different),
+            (names.NEAR_CANDIDATES_LEFT, found.left),
+            (names.NEAR_SUPPRESSED, recorded.observation.reason == NEAR_DUPLICATE),
+        ):
+            if count:
+                self.stats.inc_value(name, int(count))
 
     def fail(self, error: LedgerError) -> None:
         """Close the crawl because its ledger failed; nothing more can be counted as seen."""

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from scrapy_dedup.ledger.codec import body_id
+from scrapy_dedup.ledger.derived import NEAR_DUPLICATE
+from scrapy_dedup.ledger.near_relations import NearFound
 from scrapy_dedup.records import Action, BodyRecord, ChangeRecord, ObservationRecord, Outcome, Text, Validity
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -54,12 +56,14 @@ class Recorded:
     """A sighting as the ledger holds it; ``body_is_new`` when this sighting brought the body.
 
     ``changes`` say what became of its key, and of the keys that led to it; empty where nobody asked for them.
+    ``near`` says what its new body is similar to; None where that was not looked for.
     """
 
     observation: ObservationRecord
     body: BodyRecord | None
     body_is_new: bool
     changes: tuple[ChangeRecord, ...] = ()
+    near: NearFound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +277,23 @@ RULES: tuple[Callable[[_Case], Decision | None], ...] = (
     _revision,  # only texts of one extractor are compared: another extractor's text is no change of the page
     _new_text,
 )
+
+
+def suppressed(decision: Decision, found: NearFound, min_jaccard: float) -> Decision:
+    """Return a decision under what its new body is similar to, where such texts are to be suppressed.
+
+    Only a text that would be kept and stands in no other relation gives way: a revision is what its page says
+    now. The body and the observation stay; later stages are pointed to the text that says the same.
+    """
+    pair = found.suppressing(min_jaccard)
+    if pair is None or decision.action is not Action.KEEP or decision.related_observation_id is not None:
+        return decision
+    return replace(
+        decision,
+        action=Action.REUSE,
+        reason=NEAR_DUPLICATE,
+        related_observation_id=pair.first_observation_id,
+    )
 
 
 def _new_body(case: _Case, action: Action, reason: str, related: str | None) -> Decision:

@@ -18,7 +18,8 @@ import sqlalchemy as sa
 
 from scrapy_dedup.errors import DedupError, RecordError
 from scrapy_dedup.ledger import codec, relations, rows, schema
-from scrapy_dedup.ledger.derived import DECIDED, of_observation
+from scrapy_dedup.ledger.derived import DECIDED, NEAR_DUPLICATE, of_observation
+from scrapy_dedup.ledger.near_relations import leader_of, other_of
 from scrapy_dedup.records import (
     Action,
     DecisionAction,
@@ -106,6 +107,9 @@ class Decisions:
             if relation.a_digest is not None
         }
         self._sides = {relation.a for relation in self._relations.values()}
+        self._near: dict[str, list[tuple[RelationRecord, DecisionRecord]]] = {}
+        for relation, decision in self._by_time(RelationKind.NEAR):
+            self._near.setdefault(other_of(relation), []).append((relation, decision))
 
     def __len__(self) -> int:
         return len(self._all)
@@ -136,6 +140,10 @@ class Decisions:
     def about_content(self, corpus: str, url_key: str, payload_digest: str | None) -> DecisionRecord | None:
         """Return the decision that holds on whether a payload under a key is evidence."""
         return self._contents.get((corpus, url_key, payload_digest))
+
+    def about_text(self, body_id: str | None) -> Sequence[tuple[RelationRecord, DecisionRecord]]:
+        """Return the decisions that hold on whether similar texts can stand for a text, in their order."""
+        return self._near.get(body_id or "", ())
 
     def overrides(self, corpus: str) -> Overrides:
         """Return what a crawl of a corpus has to know of them."""
@@ -272,6 +280,52 @@ def _ruled_text(
     )
 
 
+def ruled_near(
+    record: ObservationRecord, decisions: Decisions, first_observations: Mapping[str, str]
+) -> ObservationRecord:
+    """Return an observation as it stands under what was decided about its text and similar ones.
+
+    What was decided about the page itself outranks that. Of two texts that are the same the later decision
+    counts; a text that was suppressed is kept again when it is decided to be different from the one that
+    stood for it.
+
+    Args:
+        record: under all other decisions.
+        decisions: all of them.
+        first_observations: of the texts that can stand for this one, the observations that brought them.
+    """
+    about = decisions.about_text(record.body_id)
+    if not about or record.decision_id is not None or record.action not in (Action.KEEP, Action.REUSE):
+        return record
+    same = [
+        one
+        for one in about
+        if one[1].action is DecisionAction.SAME and leader_of(one[0]) in first_observations
+    ]
+    if same and (record.action is Action.KEEP or record.reason == NEAR_DUPLICATE):
+        relation, decision = same[-1]
+        return replace(
+            record,
+            action=Action.REUSE,
+            reason=DECIDED,
+            related_observation_id=first_observations[leader_of(relation)],
+            decision_id=decision.decision_id,
+        )
+    if record.reason != NEAR_DUPLICATE:
+        return record
+    for relation, decision in about:
+        stands_for_it = first_observations.get(leader_of(relation)) == record.related_observation_id
+        if decision.action is DecisionAction.DIFFERENT and stands_for_it:
+            return replace(
+                record,
+                action=Action.KEEP,
+                reason=DECIDED,
+                related_observation_id=None,
+                decision_id=decision.decision_id,
+            )
+    return record
+
+
 def _ruled_content(record: ObservationRecord, decision: DecisionRecord) -> ObservationRecord:
     """A rejected text is one to look at; an accepted page has no text yet, that is for a later run."""
     if decision.action is DecisionAction.REJECT and record.body_id is not None:
@@ -347,6 +401,88 @@ def record_decision(
         session.close()
 
 
+@dataclass(frozen=True, slots=True)
+class NewDecision:
+    """What is to be decided about a relation.
+
+    Attributes:
+        relation: what is decided about.
+        action: what is decided.
+        note: why, in words.
+        expects: the decision that was in force when somebody made up their mind, None for none.
+    """
+
+    relation: RelationRecord
+    action: DecisionAction
+    note: str | None = None
+    expects: str | None = None
+
+
+class DecidedMeanwhile(DedupError):
+    """Somebody decided about a relation after it was looked at; nothing was written.
+
+    Attributes:
+        relation_ids: the relations, in the order in which they were given.
+    """
+
+    def __init__(self, relation_ids: Sequence[str]) -> None:
+        self.relation_ids = tuple(relation_ids)
+        super().__init__(
+            f"somebody decided meanwhile about {', '.join(relation_ids[:5])}"
+            f"{' and others' if len(relation_ids) > 5 else ''}; nothing was written"
+        )
+
+
+def record_decisions(url: str, news: Sequence[NewDecision], *, by: str) -> list[DecisionRecord]:
+    """Decide about several relations, durably: about all of them or about none.
+
+    Args:
+        url: the ledger, which must be there; crawls may be writing to it.
+        news: at most one about each relation.
+        by: ``human:<name>`` or ``policy:<name>``.
+
+    Raises:
+        DecidedMeanwhile: something else is in force about a relation than was expected.
+        RecordError: a relation or ``by`` has not its form.
+        DedupError: an action makes no sense for its relation.
+        LedgerUnavailable: there is no ledger, or it cannot be written.
+    """
+    for one in news:
+        _check(one.relation, one.action, by, one.note)
+    session = relations.open_to_write(url)
+    try:
+        with session.transaction() as connection:
+            changed = [
+                one.relation.relation_id
+                for one in news
+                if _identity_in_force(connection, one.relation.relation_id) != one.expects
+            ]
+            if changed:
+                raise DecidedMeanwhile(changed)
+            return [
+                _record(connection, one.relation, one.action, by=by, note=one.note, supersedes=one.expects)
+                for one in news
+            ]
+    finally:
+        session.close()
+
+
+def about(connection: sa.Connection, relation_id: str) -> tuple[DecisionRecord, ...]:
+    """Return all decisions about one relation, the oldest first, those undone too.
+
+    Raises:
+        RecordError: it is no identity, or the ledger does not hold the relation that was decided about.
+    """
+    packed = codec.pack_id(relation_id)
+    statement = sa.select(_t.decision).where(_t.decision.c.relation_id == packed)
+    return tuple(decision for _, decision in _decided(connection, statement.order_by(_t.decision.c.ordinal)))
+
+
+def _identity_in_force(connection: sa.Connection, relation_id: str) -> str | None:
+    held = in_force(about(connection, relation_id))
+    return held.decision_id if held else None
+
+
 def _check(relation: RelationRecord, action: DecisionAction, by: str, note: str | None) -> None:
     identity = relations.identity(relation)
     if relation.relation_id != identity:
@@ -379,8 +515,7 @@ def _record(
     supersedes: str | None,
 ) -> DecisionRecord:
     packed = codec.pack_id(relation.relation_id)
-    about = sa.select(_t.decision).where(_t.decision.c.relation_id == packed).order_by(_t.decision.c.ordinal)
-    history = [decision for _, decision in _decided(connection, about)]
+    history = about(connection, relation.relation_id)
     superseded = _superseded(relation, action, history, supersedes)
     if not relations.with_identity(connection, {packed}):
         relations.insert(connection, [relation], job=_job_of(connection, relation))

@@ -26,6 +26,9 @@ CONTENT_INVALID = "content_invalid"
 DECIDED = "decided"
 """The reason of an action that somebody decided."""
 
+NEAR_DUPLICATE = "near_duplicate"
+"""The reason of a text that a similar one stands for; the relation of the two texts is stored by itself."""
+
 TEXT_RELATIONS: Mapping[str, RelationKind] = {
     "text_equal": RelationKind.SAME_TEXT,
     "normalized_equal": RelationKind.SAME_NORMALIZED,
@@ -106,7 +109,7 @@ def of_alias(alias: AliasRecord, job: JobRecord) -> RelationRecord | None:
 
 def _text_relation(record: ObservationRecord) -> RelationKind | None:
     kind = TEXT_RELATIONS.get(record.reason or "")
-    if kind is None and record.action is Action.REUSE and record.reason != DECIDED:
+    if kind is None and record.action is Action.REUSE and record.reason not in (DECIDED, NEAR_DUPLICATE):
         return RelationKind.SAME_TEXT  # reused for a reason of its own: a 304, or a special key
     return kind
 

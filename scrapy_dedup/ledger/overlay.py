@@ -14,12 +14,17 @@ import sqlalchemy as sa
 
 from scrapy_dedup.ledger import canonicals, codec, decisions, relations, rows, schema
 from scrapy_dedup.ledger.claims import claimed
-from scrapy_dedup.ledger.decisions import Decisions, ruled, ruled_relation
+from scrapy_dedup.ledger.decisions import Decisions, ruled, ruled_near, ruled_relation
+from scrapy_dedup.ledger.near_relations import leader_of
 from scrapy_dedup.ledger.publishers import UNRESOLVED, Publishers
+from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
 from scrapy_dedup.ledger.templates import MAX_TEMPLATE_WORDS, host_of
 from scrapy_dedup.records import ObservationRecord, RelationKind, RelationRecord, RelationState
 
 _t = schema
+_FIRST_OBSERVATIONS = ListQuery(
+    sa.select(_t.body.c.body_id, _t.body.c.first_observation).where(_t.body.c.body_id.in_(SOUGHT))
+)
 
 Templates = Mapping[tuple[str | None, str], RelationRecord]
 """By body and host: the relation that puts the one under quarantine on the other."""
@@ -70,7 +75,24 @@ class Overlay:
                 )
                 for row, record in zip(found, records, strict=True)
             ]
+            records = self._with_near(records)
         return self._with_canonicals(found, records)
+
+    def _with_near(self, records: list[ObservationRecord]) -> list[ObservationRecord]:
+        """Apply what was decided about similar texts."""
+        leaders = {
+            leader_of(relation)
+            for record in records
+            for relation, _ in self.decisions.about_text(record.body_id)
+        }
+        if not leaders:
+            return records
+        rows_of_leaders = _FIRST_OBSERVATIONS.rows(self._connection, map(codec.pack_id, leaders))
+        first_observations = {
+            codec.unpack_body_id(row["body_id"]): codec.unpack_observation_id(row["first_observation"])
+            for row in rows_of_leaders
+        }
+        return [ruled_near(record, self.decisions, first_observations) for record in records]
 
     def _with_canonicals(
         self, found: Sequence[rows.Row], records: list[ObservationRecord]

@@ -20,14 +20,18 @@ from scrapy_dedup.ledger import (
     audit,
     canonicals,
     codec,
+    decisions,
     derived,
     engine,
+    near_audit,
     owners,
     plans,
     relations,
+    review_queue,
     rows,
     schema,
     standing,
+    suppression,
     texts,
 )
 from scrapy_dedup.ledger.decisions import Overrides, ruled_relation
@@ -326,7 +330,64 @@ class Ledger:
     def history(self, relation_id: str) -> tuple[DecisionRecord, ...]:
         """Return the decisions about a relation, the oldest first, those undone too."""
         with self._reading():
-            return self._overlay.decisions.history(relation_id)
+            return decisions.about(self._connection, relation_id)
+
+    def for_review(
+        self, corpus: str, kinds: Collection[RelationKind] = review_queue.KINDS
+    ) -> review_queue.Queue:
+        """Return the pairs of a corpus that somebody should look at, in order; see `review_queue`."""
+        builder = review_queue.QueueBuilder(self._connection)
+        for kind in kinds:
+            found = self.relations(kind=kind)
+            with self._reading():
+                builder.take(one for one in found if one.corpus == corpus and review_queue.is_for_review(one))
+        return builder.queue()
+
+    def sides(self, relation: RelationRecord) -> tuple[review_queue.Side, review_queue.Side] | None:
+        """Return the two texts of a relation of one of `review_queue.KINDS`, with where they were seen.
+
+        None where the ledger does not hold both.
+        """
+        with self._reading():
+            places = review_queue.places_of(self._connection, relation)
+            return None if places is None else (self._side(places[0]), self._side(places[1]))
+
+    def _side(self, place: review_queue.Place) -> review_queue.Side:
+        (body,) = self._bodies_at([place.body])
+        pages, more_pages, observations = review_queue.pages_of(self._connection, place)
+        current = review_queue.is_current(self._connection, place)
+        return review_queue.Side(body, pages, more_pages, observations, current)
+
+    def are_current(self, relation: RelationRecord) -> tuple[bool, bool]:
+        """Tell of both texts of such a relation whether some page showed it when it was last seen."""
+        with self._reading():
+            places = review_queue.places_of(self._connection, relation)
+            if places is None:
+                return False, False
+            a, b = (review_queue.is_current(self._connection, place) for place in places)
+            return a, b
+
+    def relations_named(self, identities: Collection[str]) -> dict[str, RelationRecord]:
+        """Return the relations of `review_queue.KINDS` with these identities, as decisions have them.
+
+        Raises:
+            RecordError: one is no identity.
+        """
+        packed = [codec.pack_id(one) for one in identities]
+        with self._reading():
+            stored = relations.with_identity(self._connection, packed)
+        found = {identity: self._ruled(relation) for identity, relation in stored.items()}
+        if len(found) < len(packed):  # what nobody has decided about yet is not stored
+            for relation in self.relations(kind=RelationKind.RESIDUAL_DIFFERS):
+                if relation.relation_id in identities:
+                    found[relation.relation_id] = relation
+        return found
+
+    def would_suppress(self, corpus: str, min_jaccard: float) -> suppression.Suppression:
+        """Return what the suppression of near-duplicates would do to a corpus; see `suppression`."""
+        found = (one for one in self.relations(kind=RelationKind.NEAR) if one.corpus == corpus)
+        with self._reading():
+            return suppression.suppression(self._connection, corpus, found, min_jaccard)
 
     def overrides(self, corpus: str) -> Overrides:
         """Return what a crawl of a corpus has to know of the decisions when it starts."""
@@ -488,7 +549,8 @@ class Ledger:
     def check(self, deep: bool = False) -> list[str]:
         """Return what is wrong with the ledger, one sentence each; ``deep`` also hashes every text again."""
         with self._reading():
-            return audit.problems(self._connection, deep=deep)
+            found = audit.problems(self._connection, deep=deep)
+            return found + list(near_audit.problems(self._connection, self._target.path))
 
     def backup(self, target: Path) -> None:
         """Copy the ledger, whatever its engine, into a new SQLite ledger at ``target``.

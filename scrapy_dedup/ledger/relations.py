@@ -15,6 +15,7 @@ from scrapy_dedup.errors import LedgerUnavailable
 from scrapy_dedup.ledger import codec, engine, rows, schema
 from scrapy_dedup.ledger.derived import (
     CONTENT_INVALID,
+    NEAR_DUPLICATE,
     TEXT_RELATIONS,
     of_alias,
     of_content,
@@ -65,7 +66,7 @@ _BY_IDENTITY = ListQuery(
 )
 
 _REUSED_FOR_ITS_OWN_REASON = sa.and_(
-    _t.observation.c.action == "reuse", _t.observation.c.reason.not_in(TEXT_RELATIONS)
+    _t.observation.c.action == "reuse", _t.observation.c.reason.not_in([*TEXT_RELATIONS, NEAR_DUPLICATE])
 )
 _KEY = (_t.job.c.corpus, _t.observation.c.url_key_digest)
 _PAIR = (*_KEY, _t.observation.c.related_observation, _t.observation.c.body)

@@ -71,7 +71,8 @@ space = sa.Table(
     sa.UniqueConstraint("corpus", "representation", "extractor_id", name="space_identity"),
 )
 
-# ``data`` comes last, so that reading the other columns does not touch its overflow pages.
+# ``data`` comes last of the first version's columns, so that reading these does not touch its overflow pages;
+# ``leader``, which came later, is read from its index. It is the earlier body that can stand for this one.
 body = sa.Table(
     "body",
     metadata,
@@ -92,11 +93,13 @@ body = sa.Table(
     sa.Column("simhash_scheme", sa.Text, nullable=False),
     sa.Column("codec", sa.SmallInteger, nullable=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Column("leader", Ordinal),
     sa.UniqueConstraint("body_id", name="body_identity"),
     sa.ForeignKeyConstraint(["job"], ["job.ordinal"], name="body_job"),
     sa.ForeignKeyConstraint(["space"], ["space.ordinal"], name="body_space"),
     sa.Index("body_by_normalized", "normalized_digest", "space"),
     sa.Index("body_by_job", "job", "ordinal"),
+    sa.Index("body_by_leader", "space", "leader", "ordinal", "word_count", "simhash"),
 )
 
 observation = sa.Table(
@@ -225,6 +228,34 @@ claim_due = sa.Table(
     metadata,
     sa.Column("corpus", sa.Text, primary_key=True),
     sa.Column("page", sa.LargeBinary, primary_key=True),
+)
+
+# The bands of MinHash signatures by which short texts that have no leader are found.
+near_band = sa.Table(
+    "near_band",
+    metadata,
+    sa.Column("space", Ordinal, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("body", Ordinal, primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False,
+)
+
+# On how many pages of a host each paragraph stands, up to the body that ``near_space`` names; derived.
+host_blocks = sa.Table(
+    "host_blocks",
+    metadata,
+    sa.Column("space", Ordinal, primary_key=True, autoincrement=False),
+    sa.Column("host", sa.Text, primary_key=True),
+    sa.Column("pages", sa.BigInteger, nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+
+# Up to which body of a space paragraphs are counted and bands are kept.
+near_space = sa.Table(
+    "near_space",
+    metadata,
+    sa.Column("space", Ordinal, primary_key=True, autoincrement=False),
+    sa.Column("counted", Ordinal, nullable=False),
 )
 
 decision = sa.Table(

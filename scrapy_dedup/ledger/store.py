@@ -7,8 +7,10 @@ no other connection has written; see `Store.write`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -27,14 +29,20 @@ from scrapy_dedup.ledger.decide import (
     TextKey,
     decide,
     normalized_key,
+    suppressed,
     text_key,
     url_key_in_space,
 )
 from scrapy_dedup.ledger.decisions import Decisions
+from scrapy_dedup.ledger.near_relations import NearFound
+from scrapy_dedup.ledger.nearness import OFF, SUPPRESS, Nearness, NearOptions, Newcomer
 from scrapy_dedup.ledger.overlay import Overlay
 from scrapy_dedup.ledger.quarantine import Shown
 from scrapy_dedup.ledger.statement import SOUGHT, Change, ListQuery
+from scrapy_dedup.ledger.suppression import looked_name
 from scrapy_dedup.records import AliasRecord, JobRecord, Text
+
+logger = logging.getLogger(__name__)
 
 MAX_SCATTERED_SEQS = 1_000
 _NO_BODY = {"body_id": None, "text_digest": None, "normalized_digest": None, "word_count": None}
@@ -183,8 +191,28 @@ class SeqsHeld:
 class Store:
     """The writes of one job."""
 
-    def __init__(self, job: JobRecord, spec: Mapping[str, Any], *, reuse_normalized: bool) -> None:
+    def __init__(
+        self,
+        job: JobRecord,
+        spec: Mapping[str, Any],
+        *,
+        reuse_normalized: bool,
+        near: NearOptions | None = None,
+        path: Path | None = None,
+    ) -> None:
+        """Prepare to write.
+
+        Args:
+            job: the job.
+            spec: of its policy.
+            reuse_normalized: see `decide`.
+            near: how to deal with similar texts; by default they are not looked for.
+            path: the file of a SQLite ledger, beside which the index of its texts lies.
+        """
         self._job = job
+        self._near = near or NearOptions()
+        self._path = path
+        self._nearness: dict[int, Nearness] = {}
         self._job_columns = {
             name: codec.escape(getattr(job, name)) for name in ("job_id", "spider", "corpus")
         }
@@ -207,6 +235,8 @@ class Store:
         """
         self._forget_what_may_be_old(connection)
         self._keep_policy(connection)
+        if self._near.mode == SUPPRESS:
+            self._warn_unless_looked(connection)
         held = connection.execute(
             sa.select(_t.job).where(_t.job.c.job_id == codec.escape(self._job.job_id))
         ).one_or_none()
@@ -226,8 +256,16 @@ class Store:
         self._canonicals.open(connection, self._job_ordinal)
         return self._seqs.floor
 
+    def close(self) -> None:
+        """Bring to the disk what is kept beside the ledger; nothing can be written after that."""
+        for nearness in self._nearness.values():
+            nearness.close()
+        self._nearness.clear()
+
     def finish_job(self, connection: sa.Connection, outcome: str, finished_at: str) -> None:
         """Write how and when the job ended."""
+        for nearness in self._nearness.values():
+            nearness.save(connection)
         connection.execute(
             sa.update(_t.job)
             .where(_t.job.c.ordinal == self._job_ordinal)
@@ -306,6 +344,15 @@ class Store:
             .order_by(_t.alias.c.ordinal)
         ).mappings()
         return [rows.alias_record(row, self._job.job_id) for row in found]
+
+    def _warn_unless_looked(self, connection: sa.Connection) -> None:
+        name = looked_name(self._job.corpus)
+        if connection.execute(sa.select(_t.meta.c.value).where(_t.meta.c.name == name)).first() is None:
+            logger.warning(
+                "DEDUP_NEAR is 'suppress', but nobody has looked at what that does to the corpus %r. See it "
+                "with `scrapy dedup review --would-suppress`; until then 'review' is the safer setting.",
+                self._job.corpus,
+            )
 
     def _keep_policy(self, connection: sa.Connection) -> None:
         digest = codec.spec_digest(self._spec)
@@ -387,7 +434,6 @@ class Store:
         links = seen.keep_links(connection, [one.sighting.links for one in fresh if one.sighting.links])
         next_observation = self._take_ordinals(connection, _t.observation, len(fresh))
         bodies: list[dict[str, Any]] = []
-        observations: list[dict[str, Any]] = []
         made: list[Decision] = []
         for one in fresh:
             decision = decide(one.sighting, known, reuse_normalized=self._reuse_normalized)
@@ -396,15 +442,26 @@ class Store:
                 ordinal = self._take_ordinals(connection, _t.body, 1)
                 ordinals[decision.body.record.body_id] = ordinal
                 bodies.append(self._body_row(connection, decision.body, ordinal))
+            made.append(decision)
+        near = self._look_back(connection, fresh, made, bodies)
+        if self._near.mode == SUPPRESS:
+            least = self._near.min_jaccard
+            made = [
+                suppressed(one, near[place], least) if place in near else one
+                for place, one in enumerate(made)
+            ]
+        observations: list[dict[str, Any]] = []
+        for one, decision in zip(fresh, made, strict=True):
             row = self._observation_row(connection, one, decision, ordinals)
             row["links"] = links.get(one.sighting.links or "")
             row["ordinal"] = next_observation + len(observations)
             observations.append(row)
-            made.append(decision)
         if bodies:
             _INSERT_BODY.run(connection, bodies)
         _INSERT_OBSERVATION.run(connection, observations)
         self._quarantine(connection, observations, made, ordinals)
+        pairs = [pair.relation for found in near.values() for pair in found.pairs]
+        relations.insert(connection, pairs, job=self._job_ordinal)
         self._canonicals.learn(connection, observations, notes)
         self._seqs.add(row["seq"] for row in observations)
         joined = [self._joined(row, one, untransferred) for row, one in zip(observations, made, strict=True)]
@@ -413,9 +470,44 @@ class Store:
             joined, seen_before | untransferred.keys()
         )
         return {
-            record.seq: Recorded(record, one.body.record if one.body else None, one.body_is_new)
-            for record, one in zip(records, made, strict=True)
+            record.seq: Recorded(
+                record, one.body.record if one.body else None, one.body_is_new, near=near.get(place)
+            )
+            for place, (record, one) in enumerate(zip(records, made, strict=True))
         }
+
+    def _look_back(
+        self,
+        connection: sa.Connection,
+        fresh: Sequence[Prepared],
+        made: Sequence[Decision],
+        bodies: Sequence[dict[str, Any]],
+    ) -> dict[int, NearFound]:
+        """Find what the new bodies of a batch are similar to, by their places in it; name their leaders."""
+        if self._near.mode == OFF or not bodies:
+            return {}
+        places = [place for place, one in enumerate(made) if one.body and one.body_is_new]
+        found: dict[int, NearFound] = {}
+        together = list(zip(places, bodies, strict=True))
+        for space, group in _grouped(together, lambda one: int(one[1]["space"])).items():
+            new = [
+                Newcomer(row["ordinal"], body.record, sighting.url_key, sighting.fetched_at)
+                for place, row in group
+                if (body := made[place].body) and (sighting := fresh[place].sighting.observation)
+            ]
+            in_space = self._nearness_of(space).look_back(connection, new)
+            for place, row in group:
+                found[place] = in_space[row["ordinal"]]
+                leading = found[place].leading(self._near.min_jaccard)
+                row["leader"] = leading.ordinal if leading else None
+        return found
+
+    def _nearness_of(self, space: int) -> Nearness:
+        if space not in self._nearness:
+            self._nearness[space] = Nearness(
+                self._near, self._path, space, corpus=self._job.corpus, job_id=self._job.job_id
+            )
+        return self._nearness[space]
 
     def _joined(
         self, row: rows.Row, decision: Decision, untransferred: Mapping[str, rows.Row]
@@ -460,6 +552,7 @@ class Store:
         row["job"] = self._job_ordinal
         row["space"] = self._space(connection, held.record.representation, held.record.extractor_id)
         row["variant"] = held.variant
+        row["leader"] = None
         return row
 
     def _observation_row(

@@ -27,6 +27,7 @@ from scrapy_dedup.ledger.comparing import Comparison
 from scrapy_dedup.ledger.decide import Recorded, Sighting
 from scrapy_dedup.ledger.engine import Target, WriteSession
 from scrapy_dedup.ledger.lock import WAIT_S
+from scrapy_dedup.ledger.nearness import NearOptions
 from scrapy_dedup.ledger.seen import PageQuestion, SeenPage
 from scrapy_dedup.ledger.store import Prepared, Store, prepare
 from scrapy_dedup.records import AliasRecord, JobRecord
@@ -82,6 +83,7 @@ class LedgerWriter:
 
     Args:
         with_changes: fill the ``changes`` of what is recorded.
+        near: how to deal with texts that are similar to earlier ones; by default they are not looked for.
 
     Attributes:
         started: the thread runs, or has run.
@@ -96,11 +98,14 @@ class LedgerWriter:
         *,
         reuse_normalized: bool,
         with_changes: bool = False,
+        near: NearOptions | None = None,
     ) -> None:
         self._target = Target.parse(url)
         self._job = job
         self._with_changes = with_changes
-        self._store = Store(job, policy_spec, reuse_normalized=reuse_normalized)
+        self._store = Store(
+            job, policy_spec, reuse_normalized=reuse_normalized, near=near, path=self._target.path
+        )
         self._session: WriteSession | None = None
         self._wake = threading.Condition()
         self._entries: deque[_Entry] = deque()
@@ -358,6 +363,7 @@ class LedgerWriter:
                 item.future.set_exception(error)
 
     def _close(self) -> None:
+        self._store.close()
         if self._session is None:
             return
         try:

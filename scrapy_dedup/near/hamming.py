@@ -146,6 +146,23 @@ class Segment:
         found = np.concatenate(ids)
         return _Found(np.zeros(len(found), np.int64), found, np.concatenate(distances))
 
+    def is_consistent(self) -> bool:
+        """Tell whether all orders hold the same fingerprints under the same ids, each in its place."""
+        by_id = np.argsort(self.ids[0], kind="stable")
+        ids, fingerprints = self.ids[0][by_id], self.fingerprints[0][by_id]
+        for place, shift in enumerate(_SHIFTS):
+            order = np.argsort(self.ids[place], kind="stable")
+            blocks = ((self.fingerprints[place] >> shift) & _BLOCK_MASK).astype(np.int64)
+            counts = np.bincount(blocks, minlength=_BUCKETS)
+            if not (
+                np.array_equal(self.ids[place][order], ids)
+                and np.array_equal(self.fingerprints[place][order], fingerprints)
+                and (np.diff(blocks) >= 0).all()
+                and np.array_equal(self.starts[place], np.concatenate([[0], np.cumsum(counts)]))
+            ):
+                return False
+        return True
+
     def write(self, path: Path) -> None:
         """Write the segment to a new file, down to the disk."""
         header = _MAGIC + np.array([self.count], "<u8").tobytes()
@@ -308,6 +325,10 @@ class HammingIndex:
         )
         order = np.argsort(ids, kind="stable")
         return ids[order], fingerprints[order]
+
+    def is_consistent(self) -> bool:
+        """Tell whether every segment holds the same fingerprints in all its orders; reads all of it."""
+        return all(segment.is_consistent() for segment in self._segments)
 
     def _settle_tail(self) -> None:
         if self._tail_count == 0:

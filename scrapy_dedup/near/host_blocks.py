@@ -10,14 +10,14 @@ of comparing too much.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 from itertools import islice
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from scrapy_dedup.near.paragraphs import WORDLESS, paragraphs
+from scrapy_dedup.near.paragraphs import WORDLESS, Paragraph, paragraphs
 
 POLICY = "host-blocks-1"
 
@@ -50,9 +50,15 @@ def page_name(url_key: str) -> str:
     return f"{name}?{parts.query}" if parts.query else name
 
 
-def without(text: str, shared: Collection[int]) -> str:
-    """Return a text without the paragraphs of some keys; the text itself where it has none of them."""
-    found = paragraphs(text) if shared else []
+def without(text: str, shared: Collection[int], known: Sequence[Paragraph] | None = None) -> str:
+    """Return a text without the paragraphs of some keys; the text itself where it has none of them.
+
+    Args:
+        text: the whole text.
+        shared: keys of the paragraphs to leave out.
+        known: the paragraphs of the text, where the caller knows them.
+    """
+    found = () if not shared else paragraphs(text) if known is None else known
     own = [one for one in found if one.key not in shared]
     if len(own) == len(found):
         return text

@@ -24,6 +24,7 @@ Hashes = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[np.int64]
 
 SHINGLE_TOKENS = 3
+MAX_SHINGLE_TOKENS = 5
 
 # First and last code point of the scripts that are written without spaces between words.
 UNSPACED: tuple[tuple[int, int, str], ...] = (
@@ -46,7 +47,10 @@ _SEPARATOR, _WORD, _ALONE = 0, 1, 2
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplication by it is a bijection modulo 2**64
 _VALUE_STEP = np.uint64(0xD6E8FEB86659FD93)
 _VALUE_START = np.uint64(0xA0761D6478BD642F)
-_POSITION_KEYS = np.array([0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5], np.uint64)
+_POSITION_KEYS = np.array(
+    [0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5, 0x85EBCA77C2B2AE63, 0x94D049BB133111EB],
+    np.uint64,
+)
 _MIX_1 = np.uint64(0xFF51AFD7ED558CCD)
 _MIX_2 = np.uint64(0xC4CEB9FE1A85EC53)
 _33 = np.uint64(33)
@@ -99,15 +103,23 @@ def shingle_hashes(texts: Sequence[str]) -> tuple[Hashes, Offsets]:
     return shingles_of_words(*word_hashes(texts))
 
 
-def shingles_of_words(words: Hashes, offsets: Offsets) -> tuple[Hashes, Offsets]:
-    """Hash every shingle, given the hashes of the tokens as `word_hashes` returns them."""
+def shingles_of_words(
+    words: Hashes, offsets: Offsets, length: int = SHINGLE_TOKENS
+) -> tuple[Hashes, Offsets]:
+    """Hash every shingle, given the hashes of the tokens as `word_hashes` returns them.
+
+    Args:
+        words: hashes of tokens.
+        offsets: text ``i`` owns ``words[offsets[i]:offsets[i + 1]]``.
+        length: tokens of a shingle, 1 to `MAX_SHINGLE_TOKENS`; every stored value is of `SHINGLE_TOKENS`.
+    """
     counts = np.diff(offsets)
-    # What comes after the end of a text is no part of its last shingles: two of them begin there in vain.
-    left_out = np.clip(counts - 1, 0, SHINGLE_TOKENS - 1)
+    # What comes after the end of a text is no part of its last shingles: some of them begin there in vain.
+    left_out = np.clip(counts - 1, 0, length - 1)
     begins = np.ones(len(words), np.bool_)
     total = words * _POSITION_KEYS[0]
     ends = offsets[1:]
-    for position in range(1, SHINGLE_TOKENS):
+    for position in range(1, length):
         begins[ends[left_out >= position] - position] = False
         following = words[position:] * _POSITION_KEYS[position]
         for before_end in range(1, position + 1):

@@ -28,11 +28,14 @@ def simhash(text: str) -> str:
 
 def simhash_batch(texts: Sequence[str]) -> list[str]:
     """Return the fingerprints of many texts: the same values as one by one, at a fraction of the cost."""
-    return [f"{value:016x}" for value in _vote(*shingle_hashes(texts)).tolist()]
+    return [f"{value:016x}" for value in vote(*shingle_hashes(texts)).tolist()]
 
 
-def _vote(hashes: Hashes, offsets: Offsets) -> Hashes:
-    """Count the votes of each text's hashes in byte lanes, eight bits of the fingerprint at a time."""
+def vote(hashes: Hashes, offsets: Offsets) -> Hashes:
+    """Return the fingerprint of each text as a number, given the hashes of its shingles.
+
+    The votes are counted in byte lanes, eight bits of the fingerprint at a time.
+    """
     counts = np.diff(offsets)
     fingerprints = np.zeros(len(counts), np.uint64)
     voters = np.flatnonzero(counts)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from scrapy_dedup.ledger import LedgerWriter, Sighting, observation_id
 from scrapy_dedup.ledger.engine import Target, WriteSession
+from scrapy_dedup.ledger.nearness import NearOptions
 from scrapy_dedup.ledger.store import Store, prepare
 from scrapy_dedup.records import Conditions, JobRecord, ObservationRecord, Outcome, Sourced, Text, Validity
 
@@ -120,10 +121,11 @@ def sightings(count: int, words: int) -> Iterator[Sighting]:
         yield make_sighting(seq, text)
 
 
-def bench_rate(url: str, pages: int, words: int) -> bool:
+def bench_rate(url: str, pages: int, words: int, near: str = "off") -> bool:
     """Write ``pages`` in batches; time only the ledger, not the making of the pages."""
-    store = Store(JOB, {}, reuse_normalized=True)
-    session = WriteSession(Target.parse(url))
+    target = Target.parse(url)
+    store = Store(JOB, {}, reuse_normalized=True, near=NearOptions(near), path=target.path)
+    session = WriteSession(target)
     with session.transaction() as connection:
         store.open_job(connection)
     spent, cpu, written, window = 0.0, 0.0, 0, []
@@ -155,6 +157,7 @@ def bench_rate(url: str, pages: int, words: int) -> bool:
             print(f"{(cpu - since_cpu) / pages_since * 1e6:.0f} us of CPU and ", end="")
             print(f"{(bytes_now - since_bytes) / pages_since / 1e3:.1f} KB written a page", flush=True)
             since_cpu, since_bytes, since_pages = cpu, bytes_now, written
+    store.close()
     session.close()
     rate_overall, cpu_us = written / spent, cpu / written * 1e6
     print(f"  {written} pages in {spent:.1f} s: {rate_overall:.0f} pages/s, {cpu_us:.0f} us of CPU a page")
@@ -224,6 +227,10 @@ def main() -> int:
         fast = bench_rate(
             options.url or f"sqlite:///{Path(folder) / 'rate.db'}", options.pages, options.words
         )
+        if options.url is None:
+            print("rate, with similar texts looked for (to be held against the line before)")
+            near_url = f"sqlite:///{Path(folder) / 'near.db'}"
+            bench_rate(near_url, options.pages, options.words, "review")
         print("lag")
         smooth = asyncio.run(
             bench_lag(f"sqlite:///{Path(folder) / 'lag.db'}", options.seconds, options.words)

@@ -582,6 +582,30 @@ JUDGED = [
         evidence(text=LONG),
         at(OTHER, LONG + " " + LONG.upper() + SAME),
         {},
+        "confirmed",
+        "contained",
+    ),
+    (
+        "a part of the target but for a number",
+        evidence(text=f"It costs 30 euros in all. {LONG}"),
+        at(OTHER, f"It costs 35 euros in all. {LONG} {SAME}"),
+        {},
+        "refuted",
+        "claim_changed",
+    ),
+    (
+        "a part of the target beside a passage of its own",
+        evidence(text=f"{LONG} This passage was added here and stands nowhere else."),
+        at(OTHER, LONG),
+        {},
+        "unresolved",
+        "contained",
+    ),
+    (
+        "a part of a target that is too long to be read",
+        evidence(text=LONG),
+        at(OTHER, LONG + " more of it" * 20_000),
+        {},
         "unresolved",
         "contained",
     ),
@@ -630,6 +654,7 @@ def test_the_readme_names_every_reason_under_its_states():
 
 def test_a_verdict_says_what_it_rests_on():
     verdict = judged(evidence(text=LONG), at(OTHER, LONG + " " + SAME), hops=("redirect",))
+    assert verdict.measures["verdict"] in ("contains", "edited")
     assert verdict.measures["judged_url"] == OTHER
     assert verdict.measures["hops"] == ["redirect"]
     assert verdict.measures["text_equal"] is False

@@ -81,7 +81,7 @@ def test_every_subcommand_has_help(row, dedup):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "a subcommand is needed: " + ", ".join(row.name for row in commands.SUBCOMMANDS)),
+        ([], f"a subcommand is needed: {', '.join(row.name for row in commands.SUBCOMMANDS)}"),
         (["decide", "rel1-01234567"], "required: action"),
         (["decide", "rel1-01234567", "merge"], "invalid choice: 'merge'"),
         (["undo"], "required: RELATION_ID|DECISION_ID"),

@@ -15,6 +15,8 @@ CRAWL = {
     "dedup/payloads/distinct": 342,
     "dedup/bodies/distinct": 300,
     "dedup/bodies/new": 60,
+    "dedup/near/texts": 12,
+    "dedup/near/suppressed": 3,
     "dedup/aliases/kept": 19_000,
 }
 
@@ -31,13 +33,15 @@ def test_each_layer_is_a_line_with_its_saving():
         "distinct payloads       342   10.0 % less than valid pages",
         "distinct bodies         300   12.3 % less than distinct payloads",
         "  new bodies             60   20.0 % of distinct bodies",
+        "  near texts             12   20.0 % of new bodies",
+        "  suppressed              3    5.0 % of new bodies",
         "aliases kept         19,000",
     ]
 
 
 def test_a_crawl_that_saw_nothing_has_no_percentages():
     assert "%" not in funnel({})
-    assert len(funnel({}).splitlines()) == 11
+    assert len(funnel({}).splitlines()) == 13
 
 
 def test_pages_that_are_not_modified_are_valid_without_being_fetched():

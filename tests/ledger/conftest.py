@@ -113,10 +113,11 @@ class Crawl:
         reuse_normalized: bool = True,
         spec=SPEC,
         with_changes: bool = False,
+        near=None,
     ) -> None:
         self.job = job
         self.writer = LedgerWriter(
-            url, job, spec, reuse_normalized=reuse_normalized, with_changes=with_changes
+            url, job, spec, reuse_normalized=reuse_normalized, with_changes=with_changes, near=near
         )
 
     def submit(self, text: Text | str | None, url: str = "http://site.example/a", *, seq=None, **changes):

@@ -15,6 +15,7 @@ from scrapy_dedup.errors import LedgerError, LedgerTooNew, LedgerUnavailable
 from scrapy_dedup.ledger import Ledger, LedgerWriter, engine
 from scrapy_dedup.ledger.engine import Target
 from scrapy_dedup.ledger.texts import Space
+from scrapy_dedup.records import RelationKind, RelationRecord, RelationState
 
 
 def snapshot(folder: Path) -> dict[str, str]:
@@ -289,6 +290,21 @@ def test_rows_that_miss_each_other_are_found(made):
 
 
 ANY_SPACE = Space(1, "default", "markdown", "x-1", 1)
+ANY_PAIR = RelationRecord(
+    relation_id="rel1-" + "0" * 32,
+    kind=RelationKind.NEAR,
+    corpus="default",
+    a="body1-" + "0" * 32,
+    b="body1-" + "1" * 32,
+    a_digest=None,
+    b_digest=None,
+    state=RelationState.UNRESOLVED,
+    measures={},
+    reasons=(),
+    policy="by hand",
+    job_id=None,
+    created_at="2026-11-01T00:00:00Z",
+)
 READS = {
     "jobs": lambda ledger: list(ledger.jobs()),
     "observations": lambda ledger: list(ledger.observations()),
@@ -303,6 +319,11 @@ READS = {
     "relation": lambda ledger: ledger.relation("rel1-" + "0" * 32),
     "spaces": lambda ledger: ledger.spaces("default"),
     "texts": lambda ledger: list(ledger.texts(ANY_SPACE)),
+    "relations_named": lambda ledger: ledger.relations_named(["rel1-" + "0" * 32]),
+    "for_review": lambda ledger: ledger.for_review("default"),
+    "sides": lambda ledger: ledger.sides(ANY_PAIR),
+    "are_current": lambda ledger: ledger.are_current(ANY_PAIR),
+    "would_suppress": lambda ledger: ledger.would_suppress("default", 0.8),
     "decisions": lambda ledger: list(ledger.decisions()),
     "history": lambda ledger: ledger.history("rel1-" + "0" * 32),
     "overrides": lambda ledger: ledger.overrides("default"),

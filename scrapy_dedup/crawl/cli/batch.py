@@ -21,13 +21,13 @@ from scrapy_dedup.batch.corpus import (
 from scrapy_dedup.batch.local import stated_by
 from scrapy_dedup.batch.plan import plan_problems
 from scrapy_dedup.batch.related import decided_pairs, relate
-from scrapy_dedup.batch.results import EQUAL
 from scrapy_dedup.batch.sources import load_pyarrow
 from scrapy_dedup.batch.work import WorkFolder
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
 from scrapy_dedup.errors import ConfigError, DedupError, InputError
 from scrapy_dedup.ledger import Ledger
+from scrapy_dedup.ledger.near_relations import EQUAL
 from scrapy_dedup.ledger.texts import Space
 from scrapy_dedup.near.bands import Banding
 from scrapy_dedup.near.claims import Verdict
@@ -59,7 +59,7 @@ def _plan(context: Context) -> Plan:
         ConfigError: some are wrong, each with what to do.
     """
     options = context.options
-    workers = _cores() if options.workers is None else options.workers
+    workers = cores() if options.workers is None else options.workers
     problems = [
         *plan_problems(options.jaccard, options.bands, options.rows, workers),
         *input_problems([Path(name) for name in options.input]),
@@ -89,7 +89,7 @@ def _plan(context: Context) -> Plan:
     return Plan(options.jaccard, banding, options.claims, memory_bytes, workers)
 
 
-def _cores() -> int:
+def cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -98,7 +98,7 @@ def _run_on_files(context: Context, plan: Plan) -> None:
     options = context.options
     paths = [Path(name) for name in options.input]
     out = Path(options.out).absolute()
-    with _work(context, stated_by(plan, stated_by_files(paths))) as work, _bars() as progress:
+    with _work(context, stated_by(plan, stated_by_files(paths))) as work, bars() as progress:
         sources = from_files(work, paths)
         summary, _ = run_batch(sources, plan, work, out, file_format=options.format, progress=progress)
         work.discard()
@@ -110,9 +110,9 @@ def _run_on_ledger(context: Context, plan: Plan) -> None:
     url = context.ledger_url()
     out = Path(options.out).absolute()
     with Ledger.open(url) as ledger:
-        space = _space(context, ledger)
+        space = chosen_space(context, ledger)
         stated = stated_by(plan, stated_by_ledger(url, space))
-        with _work(context, stated) as work, _bars() as progress:
+        with _work(context, stated) as work, bars() as progress:
             sources = from_ledger(work, ledger, space)
             decided = decided_pairs(ledger, space.corpus)
             summary, results = run_batch(
@@ -124,7 +124,7 @@ def _run_on_ledger(context: Context, plan: Plan) -> None:
     context.write(f"{written:,} relations of the ledger are new or have changed")
 
 
-def _space(context: Context, ledger: Ledger) -> Space:
+def chosen_space(context: Context, ledger: Ledger) -> Space:
     """Return the texts of the ledger that are compared, and say so where there are others.
 
     Raises:
@@ -165,7 +165,7 @@ def _work(context: Context, stated: Mapping[str, object]) -> Iterator[WorkFolder
 
 
 @contextmanager
-def _bars() -> Iterator[Progress]:
+def bars() -> Iterator[Progress]:
     """Give a function that shows progress, one bar for each step, where stderr is a terminal."""
     tqdm.monitor_interval = 0  # no thread of its own
     bars: dict[str, tqdm[None]] = {}

@@ -16,7 +16,7 @@ from scrapy_dedup.crawl.addon import ledger_url, read_config
 from scrapy_dedup.crawl.cli.context import Context, named_ledger_url
 from scrapy_dedup.crawl.cli.output import columns, printable, shown_url
 from scrapy_dedup.errors import ConfigError, LedgerError
-from scrapy_dedup.ledger import Ledger, LedgerWriter
+from scrapy_dedup.ledger import Ledger, LedgerWriter, near_audit
 
 _SQLITE = "sqlite:///"
 # Before it, two connections that write or checkpoint at one moment can corrupt a WAL file.
@@ -85,6 +85,8 @@ def _check_ledger(context: Context, findings: Findings) -> None:
         if context.options.ledger is None and _is_missing(url):
             findings.facts.append(("", "does not exist yet; the first page of a crawl makes it"))
             return
+        if context.options.repair:
+            findings.facts += [("repaired", printable(done)) for done in near_audit.repair(url)]
         with Ledger.open(url) as ledger:
             findings.problems += ledger.check(deep=context.options.deep)
     except LedgerError as error:

@@ -1,4 +1,4 @@
-"""Version 2: relations, decisions about them, and the links of pages."""
+"""Version 2: relations, decisions about them, the links of pages, and what finds similar texts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,27 @@ def upgrade(op: Operations) -> None:
     op.add_column("observation", sa.Column("links", sa.LargeBinary))
     op.add_column("observation", sa.Column("publisher", sa.Text))
     op.add_column("observation", sa.Column("license_spdx", sa.Text))
+    op.add_column("body", sa.Column("leader", ordinal))
+    op.create_index("body_by_leader", "body", ["space", "leader", "ordinal", "word_count", "simhash"])
+    op.create_table(
+        "near_band",
+        sa.Column("space", ordinal, primary_key=True, autoincrement=False),
+        sa.Column("key", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("body", ordinal, primary_key=True, autoincrement=False),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "host_blocks",
+        sa.Column("space", ordinal, primary_key=True, autoincrement=False),
+        sa.Column("host", sa.Text, primary_key=True),
+        sa.Column("pages", sa.BigInteger, nullable=False),
+        sa.Column("data", sa.LargeBinary, nullable=False),
+    )
+    op.create_table(
+        "near_space",
+        sa.Column("space", ordinal, primary_key=True, autoincrement=False),
+        sa.Column("counted", ordinal, nullable=False),
+    )
     op.create_table(
         "link_set",
         sa.Column("digest", sa.LargeBinary, primary_key=True),

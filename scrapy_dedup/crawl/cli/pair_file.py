@@ -1,0 +1,133 @@
+"""Files of pairs of texts that somebody has labelled, or is to label; JSON Lines, one pair a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from scrapy_dedup.batch.sources import Problems
+from scrapy_dedup.content.normalise import is_well_formed, normalized
+from scrapy_dedup.near.tuning import LabelledPair
+
+# Only bounds against files that are no such files: nobody labels so much by hand.
+MAX_LINE_BYTES = 16 * 2**20
+MAX_TEXT_CHARS = 1_000_000
+MAX_NOTE_CHARS = 2_000
+MAX_PAIRS = 50_000
+
+_PART_PAIRS = 500
+_PART_CHARS = 1_000_000
+
+
+@dataclass(slots=True)
+class PairFile:
+    """A file of pairs that is read once, in parts.
+
+    Attributes:
+        path: of the file.
+        problems: the faults found so far.
+        unlabelled: lines without a label so far.
+        equal: labelled pairs so far whose texts differ in white space, case and composition at most.
+        bytes_read: how far it was read.
+    """
+
+    path: Path
+    problems: Problems = field(default_factory=Problems)
+    unlabelled: int = 0
+    equal: int = 0
+    bytes_read: int = 0
+
+    def parts(self) -> Iterator[list[LabelledPair]]:
+        """Yield the labelled pairs, some at a time; after the first fault only further faults are sought.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        part: list[LabelledPair] = []
+        chars = 0
+        for pair in self._pairs():
+            part.append(pair)
+            chars += len(pair.a) + len(pair.b)
+            if len(part) == _PART_PAIRS or chars >= _PART_CHARS:
+                if not self.problems.count:
+                    yield part
+                part, chars = [], 0
+        if part and not self.problems.count:
+            yield part
+
+    def _pairs(self) -> Iterator[LabelledPair]:
+        count = 0
+        with self.path.open("rb") as file:
+            for number, raw in enumerate(self._lines(file), 1):
+                if raw is not None and not raw.strip():
+                    continue
+                place = f"{self.path}, line {number:,}"
+                row = f"longer than {MAX_LINE_BYTES // 2**20} MiB" if raw is None else _row(raw)
+                faults = [row] if isinstance(row, str) else list(_faults(row))
+                if isinstance(row, str) or faults:
+                    self.problems.add(place, "; ".join(faults))
+                elif row.get("same") is None:
+                    self.unlabelled += 1
+                elif count == MAX_PAIRS:
+                    self.problems.add(place, f"more than {MAX_PAIRS:,} labelled pairs; split the file")
+                    return
+                else:
+                    count += 1
+                    self.equal += normalized(row["a"]) == normalized(row["b"])
+                    yield LabelledPair(number, row["a"], row["b"], row["same"], row.get("note") or "")
+
+    def _lines(self, file: IO[bytes]) -> Iterator[bytes | None]:
+        """Yield the lines of a file; None for one that is too long."""
+        while raw := file.readline(MAX_LINE_BYTES + 1):
+            self.bytes_read += len(raw)
+            too_long = len(raw) > MAX_LINE_BYTES
+            while too_long and raw and not raw.endswith(b"\n"):
+                raw = file.readline(MAX_LINE_BYTES)
+                self.bytes_read += len(raw)
+            yield None if too_long else raw
+
+
+def _row(raw: bytes) -> Mapping[str, Any] | str:
+    """Return the object of a line, or why there is none."""
+    try:
+        row = json.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        return f"no UTF-8 at byte {error.start}"
+    except (ValueError, RecursionError) as error:
+        return f"no JSON ({str(error).splitlines()[0][:200]})"
+    return row if isinstance(row, dict) else f"a JSON {type(row).__name__}; an object is needed"
+
+
+def _faults(row: Mapping[str, Any]) -> Iterator[str]:
+    for name, check in _CHECKS.items():
+        if (fault := check(row.get(name))) is not None:
+            yield f"'{name}' {fault}"
+
+
+def _text_fault(value: object) -> str | None:
+    if not isinstance(value, str):
+        return "has to be a text"
+    if len(value) > MAX_TEXT_CHARS:
+        return f"is longer than {MAX_TEXT_CHARS:,} characters"
+    return None if is_well_formed(value) else "holds a lone surrogate"
+
+
+def _label_fault(value: object) -> str | None:
+    return None if value is None or isinstance(value, bool) else "has to be true, false or null"
+
+
+def _note_fault(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and len(value) <= MAX_NOTE_CHARS):
+        return None
+    return f"has to be a text of at most {MAX_NOTE_CHARS:,} characters"
+
+
+_CHECKS: Mapping[str, Callable[[object], str | None]] = {
+    "a": _text_fault,
+    "b": _text_fault,
+    "same": _label_fault,
+    "note": _note_fault,
+}

@@ -1,0 +1,437 @@
+"""Finding the texts that a new one is similar to, in the transaction that writes it.
+
+Only the later text looks back, so no pair is found twice, and a text that was seen before is not looked up.
+A text that an earlier one can stand for, its leader, is no longer looked for itself: what is like it is like
+its leader, or is not of that group (see `near.groups` on chains). The rest are found by fingerprints where
+they have enough words, else by the bands of their MinHash signatures, and every candidate is read side by
+side with the new text, less what their hosts show on every page, before anything is said about the two.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import sqlalchemy as sa
+
+from scrapy_dedup.ledger import codec, near_bands, schema
+from scrapy_dedup.ledger.host_blocks import FIRST_URL_KEY, HostBlocks, OwnPage
+from scrapy_dedup.ledger.near_bands import Keys, band_keys
+from scrapy_dedup.ledger.near_index import MIN_WORDS, NearIndex, folder_of
+from scrapy_dedup.ledger.near_relations import (
+    FEW_PAGES,
+    Measures,
+    NearFound,
+    NearPair,
+    Side,
+    near_relation,
+)
+from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
+from scrapy_dedup.ledger.templates import host_of
+from scrapy_dedup.near import claims, host_blocks
+from scrapy_dedup.near.claims import MIN_CONTAINMENT, MIN_JACCARD, Reading, Verdict, compare_read
+from scrapy_dedup.near.hamming import MAX_RADIUS
+from scrapy_dedup.near.host_blocks import MIN_PAGES, without
+from scrapy_dedup.near.paragraphs import Paragraph, paragraphs
+from scrapy_dedup.near.shingles import Hashes, distinct, shingle_hashes
+from scrapy_dedup.near.simhash import SCHEME
+from scrapy_dedup.records import BodyRecord, Reason
+
+OFF, REVIEW, SUPPRESS = MODES = ("off", "review", "suppress")
+
+POLICY = f"{SCHEME}+{claims.POLICY}+{host_blocks.POLICY}"
+"""The rules by which the crawl finds and judges pairs; stored with every relation."""
+
+MAX_CANDIDATES = 10
+"""Of one new text so many are read, the nearest ones; the others are counted."""
+
+MAX_COMPARED_CHARS = 1_000_000
+"""Characters of the candidates of one text: to read them takes about half a second."""
+
+HELD_CHARS = 2_000_000
+"""Characters of texts that stay in memory after they were read, with what was made of them some 40 MB."""
+
+RELATED = 0.2
+"""What is left of two texts is two versions of something, and not something else, if it is so similar."""
+
+SLACK = 0.05
+"""The measures by which candidates are sorted out count markup, which the claim diff does not."""
+
+_body, _seen = schema.body.c, schema.observation.c
+_page: sa.BindParameter[bytes] = sa.bindparam("page", required=False)
+_HELD = ListQuery(
+    sa.select(
+        _body.ordinal,
+        _body.body_id,
+        _body.text_digest,
+        _body.first_observation,
+        _body.codec,
+        _body.data,
+        FIRST_URL_KEY.label("url_key"),
+    ).where(_body.ordinal.in_(SOUGHT))
+)
+_SHOWN_THERE = ListQuery(
+    sa.select(_seen.body).where(_seen.body.in_(SOUGHT), _seen.url_key_digest == _page).distinct()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NearOptions:
+    """How a crawl deals with texts that are similar to earlier ones.
+
+    Attributes:
+        mode: one of `MODES`.
+        radius: the differing bits of fingerprints up to which texts are read side by side, 0 to 7.
+        min_jaccard: the similarity from which one text can stand for another, 0.0 to 1.0.
+    """
+
+    mode: str = OFF
+    radius: int = MAX_RADIUS
+    min_jaccard: float = MIN_JACCARD
+
+
+class Newcomer(NamedTuple):
+    """A new text: its ordinal, its body, and the key and time of the observation that brought it."""
+
+    ordinal: int
+    body: BodyRecord
+    url_key: str
+    at: str
+
+
+class _Part:
+    """A text or what is left of it, with what comparing it takes, each made when it is first needed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @functools.cached_property
+    def shingles(self) -> Hashes:
+        """The set of its shingles, ascending."""
+        return distinct(shingle_hashes([self.text])[0])
+
+    @functools.cached_property
+    def reading(self) -> Reading:
+        """The text as it is read side by side with another."""
+        return Reading.of(self.text)
+
+
+class _Held:
+    """A text as far as a pair with it needs it."""
+
+    def __init__(self, side: Side, first_observation_id: str, url_key: str, text: str) -> None:
+        self.side = side
+        self.first_observation_id = first_observation_id
+        self.url_key = url_key
+        self.host = host_of(url_key)
+        self.whole = _Part(text)
+        self._shared: frozenset[int] = frozenset()
+        self._own = self.whole
+
+    @functools.cached_property
+    def paragraphs(self) -> list[Paragraph]:
+        """The paragraphs of the whole text."""
+        return paragraphs(self.whole.text)
+
+    def own(self, shared: frozenset[int]) -> _Part:
+        """Return what is left without the paragraphs that the host shares."""
+        if shared is not self._shared:
+            left = without(self.whole.text, shared, self.paragraphs)
+            if left != self._own.text:
+                self._own = self.whole if left == self.whole.text else _Part(left)
+            self._shared = shared
+        return self._own
+
+
+class _Candidate(NamedTuple):
+    """An earlier text that may be similar; the distance is None where it was found by its bands alone."""
+
+    ordinal: int
+    distance: int | None
+    shared_bands: int
+
+
+class Nearness:
+    """Finds the pairs of one space for the store of one job.
+
+    Args:
+        options: of the crawl.
+        ledger: the file of a SQLite ledger, None for another one.
+        space: the ordinal of the space.
+        corpus: of the job.
+        job_id: of the job.
+    """
+
+    def __init__(
+        self, options: NearOptions, ledger: Path | None, space: int, *, corpus: str, job_id: str
+    ) -> None:
+        self._options = options
+        self._least = min(options.min_jaccard, MIN_JACCARD)
+        self._space = space
+        self._corpus = corpus
+        self._job_id = job_id
+        self._index = NearIndex(None if ledger is None else folder_of(ledger, space), space)
+        self._blocks = HostBlocks(space)
+        self._texts: OrderedDict[int, _Held] = OrderedDict()
+        self._held_chars = 0
+
+    def look_back(self, connection: sa.Connection, new: Sequence[Newcomer]) -> dict[int, NearFound]:
+        """Return what is similar to each of some new texts, by their ordinals.
+
+        Args:
+            connection: inside a transaction that holds the writers' turn; none of the texts stands in it yet.
+            new: in the order of their ordinals.
+        """
+        batch = _Batch(new)
+        self._follow(connection, batch)
+        matches = self._matches(connection, batch)
+        found: dict[int, NearFound] = {}
+        for one in new:
+            candidates = _nearest([*matches[one.ordinal], *batch.earlier(one.ordinal, self._options.radius)])
+            found[one.ordinal] = self._read(connection, one, candidates, batch)
+            if found[one.ordinal].leading(self._options.min_jaccard) is None:
+                batch.add_leader(one.ordinal)
+        leaders = {ordinal: keys for ordinal, keys in batch.keys.items() if ordinal in batch.leaders}
+        near_bands.keep(connection, self._space, leaders)
+        return found
+
+    def save(self, connection: sa.Connection) -> None:
+        """Write what was counted of hosts since the last time."""
+        self._follow(connection, _Batch(()))
+        self._blocks.save(connection)
+
+    def close(self) -> None:
+        """Bring the index to the disk."""
+        self._index.close()
+
+    def _follow(self, connection: sa.Connection, batch: _Batch) -> None:
+        """Take in what was committed since the last time; of others also the bands that they did not keep."""
+        self._index.follow(connection)
+        own = {
+            ordinal: OwnPage(held.side.body_id, held.url_key, tuple(one.key for one in held.paragraphs))
+            for ordinal, held in batch.held.items()
+        }
+        others = [
+            one
+            for one in self._blocks.follow(connection, own)
+            if one.word_count < near_bands.MAX_WORDS and not one.has_leader
+        ]
+        if others:
+            keys = band_keys([one.text for one in others])
+            keys_of = {one.ordinal: key for one, key in zip(others, keys, strict=True)}
+            missing = near_bands.without_keys(connection, self._space, keys_of)
+            near_bands.keep(connection, self._space, {ordinal: keys_of[ordinal] for ordinal in missing})
+
+    def _matches(self, connection: sa.Connection, batch: _Batch) -> Mapping[int, Sequence[_Candidate]]:
+        """Return the texts in the ledger that each new text may be similar to."""
+        found: dict[int, dict[int, _Candidate]] = {one: {} for one in batch.new}
+        for ordinal, keys in batch.keys.items():
+            if keys:
+                shared = near_bands.sharing(connection, self._space, keys)
+                found[ordinal] = {body: _Candidate(body, None, count) for body, count in shared.items()}
+        searched = list(batch.fingerprints)
+        hits = self._index.search(list(batch.fingerprints.values()), self._options.radius) if searched else []
+        for ordinal, matches in zip(searched, hits, strict=True):
+            for match in matches:
+                found[ordinal][match.id] = _Candidate(match.id, match.distance, 0)
+        return {ordinal: list(candidates.values()) for ordinal, candidates in found.items()}
+
+    def _read(
+        self, connection: sa.Connection, one: Newcomer, candidates: Sequence[_Candidate], batch: _Batch
+    ) -> NearFound:
+        """Read a new text side by side with the nearest of its candidates."""
+        if not candidates:
+            return NearFound()
+        held = self._held(connection, candidates[:MAX_CANDIDATES], batch)
+        compared: list[tuple[_Candidate, _Held]] = []
+        room = MAX_COMPARED_CHARS - len(one.body.text)
+        for candidate in candidates[:MAX_CANDIDATES]:
+            room -= len(held[candidate.ordinal].whole.text)
+            if room < 0:
+                break
+            compared.append((candidate, held[candidate.ordinal]))
+        pairs = self._pairs(connection, one, compared, batch)
+        return NearFound(tuple(pairs), len(compared) - len(pairs), len(candidates) - len(compared))
+
+    def _pairs(
+        self,
+        connection: sa.Connection,
+        one: Newcomer,
+        compared: Sequence[tuple[_Candidate, _Held]],
+        batch: _Batch,
+    ) -> list[NearPair]:
+        new = batch.held[one.ordinal]
+        read = [(*pair, self._compared(connection, pair[1], new)) for pair in compared]
+        similar = [(candidate, held, found) for candidate, held, found in read if found is not None]
+        if not similar:
+            return []
+        same_page = self._shown_under(
+            connection, one, [candidate.ordinal for candidate, _, _ in similar], batch
+        )
+        pairs: list[NearPair] = []
+        for candidate, held, (measures, own_jaccard) in similar:
+            relation = near_relation(
+                self._corpus,
+                held.side,
+                new.side,
+                measures,
+                policy=POLICY,
+                reasons=(
+                    Reason("verdict", measures.verdict),
+                    Reason("jaccard", measures.jaccard, self._options.min_jaccard),
+                    *self._hosts_with_few_pages(connection, held.host, new.host),
+                ),
+                created_at=one.at,
+                job_id=self._job_id,
+                distance=candidate.distance,
+                own_jaccard=own_jaccard,
+                same_page=candidate.ordinal in same_page,
+                same_host=held.host == new.host,
+            )
+            pairs.append(NearPair(relation, candidate.ordinal, held.first_observation_id))
+        return pairs
+
+    def _compared(
+        self, connection: sa.Connection, earlier: _Held, new: _Held
+    ) -> tuple[Measures, float | None] | None:
+        """Return how two texts compare, and how their own parts do where the whole texts had to be read.
+
+        What their hosts show on many pages is set aside. A text that a small host shows under several names
+        is nothing but such paragraphs, or has others beside them that are versions of each other; then the
+        whole texts are read, and nothing follows from that by itself.
+        """
+        own_a, own_b = (held.own(self._blocks.shared(connection, held.host)) for held in (earlier, new))
+        jaccard, contained = _overlap(own_a, own_b)
+        if self._is_likely(jaccard, contained):
+            return self._side_by_side(own_a, own_b, None)
+        is_whole = own_a is earlier.whole and own_b is new.whole
+        empty = [not len(part.shingles) for part in (own_a, own_b)]
+        if is_whole or not (any(empty) or jaccard >= RELATED):
+            return None
+        if not self._is_likely(*_overlap(earlier.whole, new.whole)):
+            return None
+        own_jaccard = 1.0 if all(empty) else round(jaccard, 6)
+        return self._side_by_side(earlier.whole, new.whole, own_jaccard)
+
+    def _side_by_side(
+        self, earlier: _Part, new: _Part, own_jaccard: float | None
+    ) -> tuple[Measures, float | None] | None:
+        comparison = compare_read(earlier.reading, new.reading, min_jaccard=self._least)
+        if comparison.verdict is Verdict.DIFFERENT:
+            return None
+        return Measures.of(comparison), own_jaccard
+
+    def _is_likely(self, jaccard: float, contained: float) -> bool:
+        """Tell whether two texts share enough to be read side by side."""
+        return jaccard >= self._least - SLACK or contained >= MIN_CONTAINMENT - SLACK
+
+    def _hosts_with_few_pages(self, connection: sa.Connection, *hosts: str) -> list[Reason]:
+        """Return why nothing could be set aside, if it could not."""
+        pages = {host: self._blocks.pages(connection, host) for host in hosts}
+        return [Reason(FEW_PAGES, count, MIN_PAGES) for count in pages.values() if count < MIN_PAGES]
+
+    def _shown_under(
+        self, connection: sa.Connection, one: Newcomer, ordinals: Sequence[int], batch: _Batch
+    ) -> set[int]:
+        """Return which of some texts were seen under the key of a new one."""
+        rows = _SHOWN_THERE.rows(connection, ordinals, page=codec.url_digest(one.url_key))
+        in_batch = {
+            other for other in ordinals if other in batch.new and batch.new[other].url_key == one.url_key
+        }
+        return {row["body"] for row in rows} | in_batch
+
+    def _held(
+        self, connection: sa.Connection, candidates: Sequence[_Candidate], batch: _Batch
+    ) -> dict[int, _Held]:
+        """Return earlier texts, from this batch, from memory or from the ledger."""
+        wanted = [one.ordinal for one in candidates]
+        found = {ordinal: batch.held[ordinal] for ordinal in wanted if ordinal in batch.held}
+        for ordinal in wanted:
+            if ordinal in self._texts:
+                self._texts.move_to_end(ordinal)
+                found[ordinal] = self._texts[ordinal]
+        for row in _HELD.rows(connection, [ordinal for ordinal in wanted if ordinal not in found]):
+            held = found[row["ordinal"]] = _Held(
+                Side(codec.unpack_body_id(row["body_id"]), codec.unpack_digest(row["text_digest"])),
+                codec.unpack_observation_id(row["first_observation"]),
+                codec.unescape(row["url_key"] or ""),
+                codec.unpack_text(row["codec"], row["data"]),
+            )
+            self._texts[row["ordinal"]] = held
+            self._held_chars += len(held.whole.text)
+        while self._held_chars > HELD_CHARS:
+            _, oldest = self._texts.popitem(last=False)
+            self._held_chars -= len(oldest.whole.text)
+        return found
+
+
+class _Batch:
+    """The new texts of one transaction, which look back at each other as well.
+
+    Attributes:
+        new: all of them, by ordinal.
+        held: what comparing them takes.
+        keys: the bands of the short ones.
+        fingerprints: of those that have enough words.
+        leaders: those so far that no earlier text leads.
+    """
+
+    def __init__(self, new: Sequence[Newcomer]) -> None:
+        self.new = {one.ordinal: one for one in new}
+        self.held = {one.ordinal: _held_of(one) for one in new}
+        short = [one for one in new if one.body.word_count < near_bands.MAX_WORDS]
+        keys = band_keys([one.body.text for one in short]) if short else []
+        self.keys: dict[int, Keys] = {one.ordinal: key for one, key in zip(short, keys, strict=True)}
+        self.fingerprints = {
+            one.ordinal: int(one.body.simhash, 16) for one in new if _has_fingerprint(one.body)
+        }
+        self.leaders: list[int] = []
+
+    def add_leader(self, ordinal: int) -> None:
+        """Let a text be found by those after it."""
+        self.leaders.append(ordinal)
+
+    def earlier(self, ordinal: int, radius: int) -> Iterable[_Candidate]:
+        """Return the leaders before a text that it may be similar to."""
+        for leader in self.leaders:
+            distance = self._distance(leader, ordinal)
+            if distance is not None and distance <= radius:
+                yield _Candidate(leader, distance, 0)
+            elif shared := len({*self.keys.get(leader, ())} & {*self.keys.get(ordinal, ())}):
+                yield _Candidate(leader, None, shared)
+
+    def _distance(self, a: int, b: int) -> int | None:
+        if a not in self.fingerprints or b not in self.fingerprints:
+            return None
+        return (self.fingerprints[a] ^ self.fingerprints[b]).bit_count()
+
+
+def _has_fingerprint(body: BodyRecord) -> bool:
+    return body.word_count >= MIN_WORDS and body.simhash_scheme == SCHEME
+
+
+def _nearest(candidates: Iterable[_Candidate]) -> list[_Candidate]:
+    """Return candidates in the order in which they are read; of equally near ones the earlier first."""
+    return sorted(
+        candidates,
+        key=lambda one: (one.distance is None, one.distance or 0, -one.shared_bands, one.ordinal),
+    )
+
+
+def _held_of(one: Newcomer) -> _Held:
+    side = Side(one.body.body_id, one.body.text_digest)
+    return _Held(side, one.body.first_observation_id, one.url_key, one.body.text)
+
+
+def _overlap(a: _Part, b: _Part) -> tuple[float, float]:
+    """Return the similarity of two texts, and the larger share of one that the other has."""
+    smaller = min(len(a.shingles), len(b.shingles))
+    if not smaller:
+        return 0.0, 0.0
+    shared = len(np.intersect1d(a.shingles, b.shingles, assume_unique=True))
+    return shared / (len(a.shingles) + len(b.shingles) - shared), shared / smaller
