@@ -65,7 +65,7 @@ def test_a_step_that_fails_leaves_nothing(ledger_url, monkeypatch):
 @pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.db")), ids=lambda path: path.stem)
 def test_a_released_ledger_opens_and_holds_what_it_held(golden, tmp_path, records):
     held = [json.loads(line) for line in golden.with_suffix(".jsonl").read_text("utf-8").splitlines()]
-    assert golden.stat().st_size < 200_000
+    assert golden.stat().st_size < 250_000
     path = tmp_path / "dedup.db"
     shutil.copyfile(golden, path)
     WriteSession(Target.parse(f"sqlite:///{path}")).close()  # migrates, once there is something to migrate
