@@ -30,7 +30,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-POLICY = "claims-2"
+POLICY = "claims-3"
 """Names tokens, tables and rules; stored with every relation that they settle."""
 
 MIN_JACCARD = 0.8
@@ -165,6 +165,8 @@ def compare_read(
         end - start for other, other_end, start, end in places if _is_passage(start, end, other, other_end)
     )
     changed = any(span.changes_claim for span in spans) or _numbers_replaced(tokens_a, tokens_b)
+    if passage_a and passage_b:  # neither contains the other, so what only one of them says can be missed
+        changed = changed or _claims_of_passages(tokens_a, tokens_b, places)
     if changed:
         verdict = Verdict.CLAIM_CHANGED
     elif jaccard < min_jaccard or bool(passage_a) != bool(passage_b):
@@ -267,6 +269,19 @@ def _is_passage(start: int, end: int, other_start: int, other_end: int) -> bool:
     return end - start >= PASSAGE_TOKENS and other_start == other_end
 
 
+def _claims_of_passages(
+    tokens_a: Sequence[Token], tokens_b: Sequence[Token], places: Sequence[Place]
+) -> bool:
+    """Tell whether the passages of both sides claim different things; one that has moved does not."""
+    claims_a: Counter[str] = Counter()
+    claims_b: Counter[str] = Counter()
+    for start, end, new_start, new_end in places:
+        if _is_passage(start, end, new_start, new_end) or _is_passage(new_start, new_end, start, end):
+            claims_a.update(token.text for token in tokens_a[start:end] if token.kind is not None)
+            claims_b.update(token.text for token in tokens_b[new_start:new_end] if token.kind is not None)
+    return claims_a != claims_b
+
+
 def _numbers_replaced(tokens_a: Sequence[Token], tokens_b: Sequence[Token]) -> bool:
     """Tell whether each text has a number that the other one lacks, wherever the two stand."""
     numbers_a = Counter(token.text for token in tokens_a if token.kind is Kind.NUMBER)
@@ -315,12 +330,17 @@ _RANGE = re.compile(r"(?<=\d) ?- ?(?=\d)")
 _SHORT_NOT = re.compile(r"n't(?![^\W_])", re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?:[ ,']\d{3})+)(?![\d,']|\.\d{3})")
 _UNSPACED_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last, _ in UNSPACED)
+# Signs of mathematics, logic and APL, less those that are set as dots, bars, ellipses, slashes or tildes.
+_SIGNS = (
+    "\u2200-\u2211\u2213\u2214\u221a-\u2222\u2224-\u2235\u2237-\u223b\u223d-\u22c4"
+    "\u22c6-\u22ed\u2308-\u230b\u2336-\u237a"
+)
 _TOKEN = re.compile(
     rf"""
     (?P<number>(?:(?<![^\W_]|[)\]])[-+\u00b1](?=\d))?(?:(?<![^\W_])[vV])?\d+(?:[.,:/-]\d+)*
         |[\u00b2\u00b3\u00b9\u2070-\u2089\u00bc-\u00be\u2150-\u215e])
     |(?P<unit>[%\u2030\u00b0$\u00a2-\u00a5\u20a0-\u20c0])
-    |(?P<operator>[<>=!]=+|[<>\u00b1\u2260\u2264\u2265\u2248])
+    |(?P<operator>[<>=!]=+|&&|[<>\u00b1\u00ac{_SIGNS}]|[\u00d7\u00f7\u2191\u2193](?=\ ?\d))
     |(?P<symbol>[\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001faff])
     |(?P<word>[{_UNSPACED_CLASS}]|[^\W\d_{_UNSPACED_CLASS}](?:[^\W_{_UNSPACED_CLASS}]|'(?=\w)|-(?=\w))*|[^\W_])
     |(?P<end>[.!?:;\u3002\uff01\uff1f\u2022|\n])

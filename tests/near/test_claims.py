@@ -51,6 +51,9 @@ SAME_WORDS = {
     "emphasis around a sign": ("it was -5 outside", "it was _-5_ outside"),
     "emphasis around a short not": ("They don't know", "They _don't_ know"),
     "rules between sections": ("one\n\n---\n\ntwo", "one\n\n***\n\ntwo"),
+    "a sign that closes a box": ("\u00d7 one more", "one more"),
+    "a way back to the top": ("\u2191 one more", "one more"),
+    "dots of mathematics": ("one \u22c5 two \u22ef", "one two"),
     "arrows": ("first -> second", "first \u2192 second"),
     "a version with and without v": ("since v2.3", "since 2.3"),
     "right to left": (
@@ -81,6 +84,12 @@ OTHER_CLAIM = {
     "a name": ("Yesterday Anna Smith spoke.", "Yesterday Berta Smith spoke."),
     "an operator": ("if a == b then", "if a != b then"),
     "less and greater": ("where x < 3 holds", "where x > 3 holds"),
+    "a sign of logic": ("so that x \u2208 A holds", "so that x \u2209 A holds"),
+    "a sign of negation": ("where \u00acx is known", "where x is known"),
+    "a function of APL": ("it is \u2374 list then", "it is \u2373 list then"),
+    "times and divided by": ("it is 6 \u00d7 2 then", "it is 6 \u00f7 2 then"),
+    "up and down": ("it went \u2191 5 today", "it went \u2193 5 today"),
+    "and in code": ("if ready && open", "if ready || open"),
     "an exponent": ("x\u00b2 is its value", "x2 is its value"),
     "a fraction": ("\u00bd of it", "\u00bc of it"),
     "a thumb": ("Great \U0001f44d news", "Great \U0001f44e news"),
@@ -164,6 +173,35 @@ def test_a_text_with_a_further_passage_contains_the_other_one():
     assert (longer.passage_tokens_a, longer.passage_tokens_b) == (0, 18)
     assert (shorter.passage_tokens_a, shorter.passage_tokens_b) == (18, 0)
     assert longer.containment_a == 1.0 > longer.containment_b
+
+
+MOVED = [f"Part {number} of it. {PARAGRAPH}" for number in ("one", "two", "three", "four", "five")]
+ADDED = "Beside the engine a kiosk sells warm drinks and simple meals to whoever is hungry"
+
+
+@pytest.mark.parametrize(
+    ("passage", "verdict"),
+    [
+        pytest.param(f"{ADDED}.", Verdict.EDITED, id="words"),
+        pytest.param(f"{ADDED} from 19.0 on.", Verdict.CLAIM_CHANGED, id="a version"),
+        pytest.param(f"{ADDED} but not children.", Verdict.CLAIM_CHANGED, id="a negation"),
+    ],
+)
+def test_what_a_passage_claims_counts_where_each_text_has_one_that_the_other_lacks(passage, verdict):
+    """Else the one that is left out would take its claim along."""
+    other = "A small library of old sea tales stands beside the stairs and whoever reads is welcome"
+    text = " ".join(f"{word} {PARAGRAPH}" for word in ("Here", "There", "Then"))
+
+    forth = compare(f"{other}. {text}", f"{text} {passage}", min_jaccard=0.5)
+    back = compare(f"{text} {passage}", f"{other}. {text}", min_jaccard=0.5)
+    assert forth.passage_tokens_a > 0 < forth.passage_tokens_b
+    assert (forth.verdict, back.verdict) == (verdict, verdict)
+
+
+def test_a_passage_that_has_moved_claims_nothing_else():
+    first, *rest = MOVED
+
+    assert compare(" ".join(MOVED), " ".join([*rest, first])).verdict is Verdict.EDITED
 
 
 def test_a_page_within_a_much_longer_one_is_contained_though_hardly_similar():
