@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from scrapy_dedup.ledger.near_bands import Keys, band_keys
 from scrapy_dedup.ledger.near_index import MIN_WORDS, NearIndex, folder_of
 from scrapy_dedup.ledger.near_relations import (
     FEW_PAGES,
+    JOINING,
     Measures,
     NearFound,
     NearPair,
@@ -34,7 +35,14 @@ from scrapy_dedup.ledger.near_relations import (
 from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
 from scrapy_dedup.ledger.templates import host_of
 from scrapy_dedup.near import claims, host_blocks
-from scrapy_dedup.near.claims import MIN_CONTAINMENT, MIN_JACCARD, Reading, Verdict, compare_read
+from scrapy_dedup.near.claims import (
+    MIN_CONTAINMENT,
+    MIN_JACCARD,
+    Reading,
+    Verdict,
+    compare,
+    compare_read,
+)
 from scrapy_dedup.near.hamming import MAX_RADIUS
 from scrapy_dedup.near.host_blocks import MIN_PAGES, without
 from scrapy_dedup.near.paragraphs import Paragraph, paragraphs
@@ -146,6 +154,11 @@ class _Held:
                 self._own = self.whole if left == self.whole.text else _Part(left)
             self._shared = shared
         return self._own
+
+    def set_aside(self, shared: frozenset[int]) -> str:
+        """Return the paragraphs that the host shares."""
+        own = {one.key for one in self.paragraphs} - shared
+        return without(self.whole.text, own, self.paragraphs)
 
 
 class _Candidate(NamedTuple):
@@ -301,14 +314,19 @@ class Nearness:
     ) -> tuple[Measures, float | None] | None:
         """Return how two texts compare, and how their own parts do where the whole texts had to be read.
 
-        What their hosts show on many pages is set aside. A text that a small host shows under several names
-        is nothing but such paragraphs, or has others beside them that are versions of each other; then the
-        whole texts are read, and nothing follows from that by itself.
+        What their hosts show on many pages is set aside, and read by itself where what is left says the same.
+        A text that a small host shows under several names is nothing but such paragraphs, or has others
+        beside them that are versions of each other; then the whole texts are read, and nothing follows from
+        that by itself.
         """
-        own_a, own_b = (held.own(self._blocks.shared(connection, held.host)) for held in (earlier, new))
+        shared_a, shared_b = (self._blocks.shared(connection, held.host) for held in (earlier, new))
+        own_a, own_b = earlier.own(shared_a), new.own(shared_b)
         jaccard, contained = _overlap(own_a, own_b)
         if self._is_likely(jaccard, contained):
-            return self._side_by_side(own_a, own_b, None)
+            found = self._side_by_side(own_a, own_b, None)
+            if found is None or found[0].verdict not in JOINING:
+                return found
+            return _with_set_aside(found[0], earlier.set_aside(shared_a), new.set_aside(shared_b)), None
         is_whole = own_a is earlier.whole and own_b is new.whole
         empty = [not len(part.shingles) for part in (own_a, own_b)]
         if is_whole or not (any(empty) or jaccard >= RELATED):
@@ -409,6 +427,31 @@ class _Batch:
         if a not in self.fingerprints or b not in self.fingerprints:
             return None
         return (self.fingerprints[a] ^ self.fingerprints[b]).bit_count()
+
+
+def _with_set_aside(measures: Measures, a: str, b: str) -> Measures:
+    """Return the measures of two texts that say the same, less what their hosts share, with a look at that.
+
+    A notice that names a version stands on all pages of that version, and what two hosts show on their pages
+    has nothing to do with each other. So only what is a version of the other side's counts.
+
+    Args:
+        measures: of what is left of the texts.
+        a: what was set aside of the first text.
+        b: what was set aside of the second one.
+    """
+    if a == b:
+        return measures
+    comparison = compare(a, b, min_jaccard=RELATED)
+    if comparison.verdict is not Verdict.CLAIM_CHANGED and comparison.verdict is not Verdict.CONTAINS:
+        return measures
+    found = Measures.of(comparison)
+    return replace(
+        measures,
+        verdict=found.verdict,
+        spans=(measures.spans or 0) + (found.spans or 0),
+        claim_spans=(measures.claim_spans or 0) + (found.claim_spans or 0),
+    )
 
 
 def _has_fingerprint(body: BodyRecord) -> bool:

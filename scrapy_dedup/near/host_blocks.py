@@ -2,9 +2,9 @@
 
 They make different pages similar, so they are set aside before pages are compared. How often a host shows a
 paragraph is not enough to tell them by: every paragraph of a manual stands in all of its versions. So pages
-are counted by name, the last part of their path, and ``/v1/install`` and ``/v2/install`` count once. Where
-pages that differ have equal names (``/product/1/reviews``) fewer paragraphs are found; that errs on the side
-of comparing too much.
+are counted by name, the last part of their path that names no version: ``/v1/install`` and ``/v2/install``
+count once, and so do ``/v1`` and ``/v2``. Where pages that differ have equal names (``/product/1/reviews``)
+fewer paragraphs are found; that errs on the side of comparing too much.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from scrapy_dedup.near.paragraphs import WORDLESS, Paragraph, paragraphs
 
-POLICY = "host-blocks-1"
+POLICY = "host-blocks-2"
 
 MIN_PAGES = 5
 """Of a host with fewer pages no paragraph counts as shared."""
@@ -36,17 +36,26 @@ MAX_PARAGRAPHS = 20_000
 _KEPT = MAX_PARAGRAPHS * 3 // 4
 _NAME_BYTES = 4
 _FORMAT = b"host-blocks 1\n"
+_VERSION = re.compile(
+    r"v\d+(?:\.\d+)*|\d+(?:\.(?:\d+|x))+(?:-?(?:rc|alpha|beta|dev)\.?\d*)?|latest|stable|edge|nightly|dev|main|master",
+    re.IGNORECASE,
+)
 _INDEX_FILE = re.compile(r"/(?:index|default)\.[a-z]{3,5}$", re.IGNORECASE)
 
 
 def page_name(url_key: str) -> str:
-    """Return the name of a page: the last segment of its path, with the query.
+    """Return the name of a page: the last segment of its path that names no version, with the query.
+
+    The first page of a manual has the name of the folder that its versions stand in.
 
     >>> page_name("https://s.example/v2/install/"), page_name("https://s.example/a/index.html?page=2")
     ('install', 'a?page=2')
+    >>> page_name("https://s.example/manual/5.1/"), page_name("https://s.example/latest/")
+    ('manual', '')
     """
     parts = urlsplit(url_key)
-    name = _INDEX_FILE.sub("", parts.path).rstrip("/").rpartition("/")[2]
+    segments = _INDEX_FILE.sub("", parts.path).rstrip("/").split("/")
+    name = next((one for one in reversed(segments) if not _VERSION.fullmatch(one)), "")
     return f"{name}?{parts.query}" if parts.query else name
 
 

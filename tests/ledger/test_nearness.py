@@ -250,6 +250,37 @@ def test_the_versions_of_a_page_stay_similar_though_all_their_paragraphs_recur(s
     assert sum(bool(got.near.pairs) for got in later) >= 0.95 * len(later)
 
 
+NOTICE = "This is the manual of release {} and its parts, which are kept here for those who run it"
+
+
+@pytest.mark.parametrize(
+    ("notices", "host", "verdict"),
+    [
+        pytest.param((NOTICE.format(1.2), NOTICE.format(1.3)), S, "claim_changed", id="of two versions"),
+        pytest.param(
+            (NOTICE.format(1.2), NOTICE.format(1.3)), T, "claim_changed", id="of two versions on two hosts"
+        ),
+        pytest.param((NOTICE.format(1.2), prose("7 imprint", 20) + " 2024"), T, "edited", id="of two hosts"),
+    ],
+)
+def test_a_notice_on_every_page_is_set_aside_but_not_another_version_in_it(
+    sqlite_url, records, notices, host, verdict
+):
+    pages = [prose(f"page {number}", 300) for number in range(12)]
+    seen = []
+    with records.crawl(sqlite_url, records.job(), near=SUPPRESS) as one:
+        for folder, notice in zip((f"{S}/v1", f"{host}/v2"), notices, strict=True):
+            for number, page in enumerate(pages):
+                text = f"{notice}\n\n{edited(page, f'{folder} {number}')}"
+                url = f"{folder}/page-{number}"
+                seen.append(one.see(records.text(text, simhash=simhash(text)), url))
+    paired = [got for got in seen[18:] if got.near.pairs]  # from here on both hosts are known
+    assert len(paired) >= 2
+    assert {pair.relation.measures["verdict"] for got in paired for pair in got.near.pairs} == {verdict}
+    expected = "near_duplicate" if verdict == "edited" else "new_text"
+    assert {got.observation.reason for got in paired} == {expected}
+
+
 def test_an_article_under_several_names_of_a_small_host_is_still_found(sqlite_url, records):
     article = prose("article", 320)
     with records.crawl(sqlite_url, records.job(), near=SUPPRESS) as one:
