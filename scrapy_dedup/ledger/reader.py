@@ -35,9 +35,15 @@ from scrapy_dedup.ledger import (
 from scrapy_dedup.ledger.decisions import Overrides, ruled_relation
 from scrapy_dedup.ledger.engine import Target
 from scrapy_dedup.ledger.history import History, Scope
-from scrapy_dedup.ledger.overlay import Overlay, stored_observation, text_digest_of
+from scrapy_dedup.ledger.overlay import (
+    OBSERVATION_COLUMNS,
+    OBSERVATION_JOIN,
+    Overlay,
+    stored_observation,
+    text_digest_of,
+)
 from scrapy_dedup.ledger.standing import Revision
-from scrapy_dedup.ledger.store import BODY_COLUMNS, BODY_JOIN, OBSERVATION_COLUMNS, OBSERVATION_JOIN
+from scrapy_dedup.ledger.store import BODY_COLUMNS, BODY_JOIN
 from scrapy_dedup.ledger.templates import host_of
 from scrapy_dedup.records import (
     AliasRecord,
@@ -321,7 +327,7 @@ class Ledger:
         """Return what the suppression of near-duplicates would do to a corpus; see `suppression`."""
         found = (one for one in self.relations(kind=RelationKind.NEAR) if one.corpus == corpus)
         with self._reading():
-            return suppression.suppression(self._connection, corpus, found, min_jaccard)
+            return suppression.suppression(self._connection, corpus, found, min_jaccard, self._overlay)
 
     def overrides(self, corpus: str) -> Overrides:
         """Return what a crawl of a corpus has to know of the decisions when it starts."""
