@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -89,6 +89,7 @@ class Lookup:
         relations: what relates the URL, its keys, their observations and texts to others, each in the state
             that decisions give it.
         decisions: all decisions about those relations, the oldest first, those undone too.
+        similar_urls: where each of the similar texts in those relations was first seen, by its body.
     """
 
     decision: UrlDecision
@@ -99,6 +100,7 @@ class Lookup:
     same_text_counts: Mapping[str, int]
     relations: tuple[RelationRecord, ...] = ()
     decisions: tuple[DecisionRecord, ...] = ()
+    similar_urls: Mapping[str, str] = field(default_factory=dict)
 
 
 class Place(NamedTuple):
@@ -260,7 +262,13 @@ class Ledger:
         }
         with self._reading():
             ranks = texts.ranks(self._stream(texts.places_of(space)), confirmed)
-        return self._records(texts.bodies_of(space), lambda row: texts.of_row(row, ranks))
+            held = self._overlay.decisions
+            preferred = texts.preferences(
+                (relation, decision)
+                for relation in held.relations()
+                if (decision := held.in_force(relation.relation_id)) is not None
+            )
+        return self._records(texts.bodies_of(space), lambda row: texts.of_row(row, ranks, preferred))
 
     def decisions(self) -> Iterator[DecisionRecord]:
         """Iterate over the decisions in the order in which they were made."""
@@ -412,6 +420,8 @@ class Ledger:
             aliases = self._aliases_where(_t.alias.c.url_key_digest, places)
             related = self._relations_of(found, [*as_linked, *aliases], keys)
             identities = {relation.relation_id for relation in related}
+            near = [relation for relation in related if relation.kind is RelationKind.NEAR]
+            similar = {side for relation in near for side in (relation.a, relation.b)}
             return Lookup(
                 decision=policies[0].decide(url),
                 observations=tuple(self._overlay.observations(found)),
@@ -421,6 +431,7 @@ class Ledger:
                 same_text_counts=self._counts_of_bodies(bodies),
                 relations=related,
                 decisions=tuple(one for one in self._overlay.decisions if one.relation_id in identities),
+                similar_urls=suppression.first_urls(self._connection, similar),
             )
 
     def revisions(self, url: str, *, job_id: str | None = None) -> tuple[Revision, ...]:

@@ -152,6 +152,11 @@ def mark_looked(url: str, corpus: str) -> None:
         session.close()
 
 
+def first_urls(connection: sa.Connection, body_ids: Collection[str]) -> Mapping[str, str]:
+    """Return the URL where each of some texts was first seen, by the identity of its body."""
+    return {body_id: text.url for body_id, text in _texts(connection, body_ids).items()}
+
+
 def looked_name(corpus: str) -> str:
     """Return the name of the row in ``meta`` by which a crawl knows that somebody has looked."""
     return LOOKED + codec.escape(corpus)
