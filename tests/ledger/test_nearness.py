@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from scrapy_dedup.ledger import Ledger, near_audit, near_bands, near_index, record_decision, schema
+from scrapy_dedup.ledger import (
+    Ledger,
+    LedgerWriter,
+    near_audit,
+    near_bands,
+    near_index,
+    record_decision,
+    schema,
+)
 from scrapy_dedup.ledger.engine import Target, WriteSession
 from scrapy_dedup.ledger.host_blocks import HostBlocks
 from scrapy_dedup.ledger.near_relations import FEW_PAGES, is_suppressible, leader_of
@@ -171,6 +179,33 @@ def test_short_texts_are_found_by_what_they_share(sqlite_url, records, case, tog
             future.result(30)
     with Ledger.open(sqlite_url) as ledger:
         assert len(relations_of(ledger)) == count
+
+
+@pytest.mark.parametrize(("word", "left"), [("ab", 0), ("\u6c34\u6c34", 1)], ids=["few_bytes", "many_bytes"])
+def test_texts_that_would_take_too_long_to_read_are_counted(near, word, left, monkeypatch):
+    monkeypatch.setattr("scrapy_dedup.ledger.nearness.MAX_COMPARED_BYTES", 10_000)
+    text = prose("own", 200) + f" {word}" * 1_000
+    one = near()
+    one.show(text, S + "/a")
+    got = one.show(edited(text, 1), T + "/b").near
+    assert (len(got.pairs), got.left) == (1 - left, left)
+
+
+def test_long_texts_are_looked_up_in_several_commits(near, monkeypatch):
+    sizes = []
+    commit = LedgerWriter._commit
+
+    def counted(writer, entries, *others):
+        sizes.append(sum(len(entry.sighting.text.text) for entry in entries))
+        commit(writer, entries, *others)
+
+    monkeypatch.setattr(LedgerWriter, "_commit", counted)
+    monkeypatch.setattr("scrapy_dedup.ledger.writer.MAX_NEAR_CHARS", 1_000)
+    one = near("job-2")
+    waiting = [one.submit(prose(number, 200), f"{S}/{number}") for number in range(12)]
+    assert {future.result(30).observation.action for future in waiting} == {Action.KEEP}
+    assert max(sizes) < 4_000
+    assert sum(sizes) > 12_000
 
 
 def test_a_second_crawl_of_an_unchanged_site_finds_nothing_new(near, read):
