@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from scrapy_dedup.ledger.codec import body_id
 from scrapy_dedup.ledger.derived import NEAR_DUPLICATE
-from scrapy_dedup.ledger.near_relations import NearFound
+from scrapy_dedup.ledger.near_relations import NearFound, NearPair
 from scrapy_dedup.records import Action, BodyRecord, ChangeRecord, ObservationRecord, Outcome, Text, Validity
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -103,7 +103,8 @@ class Decision:
     note: str | None = None
 
 
-ORDINARY_REASONS = frozenset({"new_text", "revision", "text_equal", "normalized_equal"})
+NEW_TEXT = "new_text"
+ORDINARY_REASONS = frozenset({NEW_TEXT, "revision", "text_equal", "normalized_equal"})
 """Reasons that the action already implies; all others name something to look at."""
 
 TextKey = tuple[str, str, str]
@@ -262,7 +263,7 @@ def _revision(case: _Case) -> Decision | None:
 
 
 def _new_text(case: _Case) -> Decision | None:
-    return _new_body(case, Action.KEEP, "new_text", None)
+    return _new_body(case, Action.KEEP, NEW_TEXT, None)
 
 
 RULES: tuple[Callable[[_Case], Decision | None], ...] = (
@@ -279,14 +280,13 @@ RULES: tuple[Callable[[_Case], Decision | None], ...] = (
 )
 
 
-def suppressed(decision: Decision, found: NearFound, min_jaccard: float) -> Decision:
-    """Return a decision under what its new body is similar to, where such texts are to be suppressed.
+def suppressed(decision: Decision, pair: NearPair) -> Decision:
+    """Return a decision under what its new body is suppressed by.
 
     Only a text that would be kept and stands in no other relation gives way: a revision is what its page says
     now. The body and the observation stay; later stages are pointed to the text that says the same.
     """
-    pair = found.suppressing(min_jaccard)
-    if pair is None or decision.action is not Action.KEEP or decision.related_observation_id is not None:
+    if decision.action is not Action.KEEP or decision.related_observation_id is not None:
         return decision
     return replace(
         decision,

@@ -22,6 +22,22 @@ from scrapy_dedup.ledger.templates import MAX_TEMPLATE_WORDS, host_of
 from scrapy_dedup.records import ObservationRecord, RelationKind, RelationRecord, RelationState
 
 _t = schema
+
+OBSERVATION_COLUMNS = (
+    *_t.observation.c,
+    _t.job.c.job_id,
+    _t.job.c.spider,
+    _t.job.c.corpus,
+    _t.body.c.body_id,
+    _t.body.c.text_digest,
+    _t.body.c.normalized_digest,
+    _t.body.c.word_count,
+)
+OBSERVATION_JOIN = _t.observation.join(_t.job, _t.job.c.ordinal == _t.observation.c.job).outerjoin(
+    _t.body, _t.body.c.ordinal == _t.observation.c.body
+)
+"""What an observation is read with: its job and its body."""
+
 _FIRST_OBSERVATIONS = ListQuery(
     sa.select(_t.body.c.body_id, _t.body.c.first_observation).where(_t.body.c.body_id.in_(SOUGHT))
 )

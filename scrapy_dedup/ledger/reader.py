@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -37,9 +37,15 @@ from scrapy_dedup.ledger import (
 from scrapy_dedup.ledger.decisions import Overrides, ruled_relation
 from scrapy_dedup.ledger.engine import Target
 from scrapy_dedup.ledger.history import History, Scope
-from scrapy_dedup.ledger.overlay import Overlay, stored_observation, text_digest_of
+from scrapy_dedup.ledger.overlay import (
+    OBSERVATION_COLUMNS,
+    OBSERVATION_JOIN,
+    Overlay,
+    stored_observation,
+    text_digest_of,
+)
 from scrapy_dedup.ledger.standing import Revision
-from scrapy_dedup.ledger.store import BODY_COLUMNS, BODY_JOIN, OBSERVATION_COLUMNS, OBSERVATION_JOIN
+from scrapy_dedup.ledger.store import BODY_COLUMNS, BODY_JOIN
 from scrapy_dedup.ledger.templates import host_of
 from scrapy_dedup.records import (
     AliasRecord,
@@ -85,6 +91,7 @@ class Lookup:
         relations: what relates the URL, its keys, their observations and texts to others, each in the state
             that decisions give it.
         decisions: all decisions about those relations, the oldest first, those undone too.
+        similar_urls: where each of the similar texts in those relations was first seen, by its body.
     """
 
     decision: UrlDecision
@@ -95,6 +102,7 @@ class Lookup:
     same_text_counts: Mapping[str, int]
     relations: tuple[RelationRecord, ...] = ()
     decisions: tuple[DecisionRecord, ...] = ()
+    similar_urls: Mapping[str, str] = field(default_factory=dict)
 
 
 class Place(NamedTuple):
@@ -263,7 +271,13 @@ class Ledger:
         }
         with self._reading():
             ranks = texts.ranks(self._stream(texts.places_of(space)), confirmed)
-        return self._records(texts.bodies_of(space), lambda row: texts.of_row(row, ranks))
+            held = self._overlay.decisions
+            preferred = texts.preferences(
+                (relation, decision)
+                for relation in held.relations()
+                if (decision := held.in_force(relation.relation_id)) is not None
+            )
+        return self._records(texts.bodies_of(space), lambda row: texts.of_row(row, ranks, preferred))
 
     def owners(self, corpus: str, *, until: str | None = None) -> Iterator[owners.Owner]:
         """Iterate over the URL keys of a corpus that were ever valid, and what each of them shows.
@@ -387,7 +401,7 @@ class Ledger:
         """Return what the suppression of near-duplicates would do to a corpus; see `suppression`."""
         found = (one for one in self.relations(kind=RelationKind.NEAR) if one.corpus == corpus)
         with self._reading():
-            return suppression.suppression(self._connection, corpus, found, min_jaccard)
+            return suppression.suppression(self._connection, corpus, found, min_jaccard, self._overlay)
 
     def overrides(self, corpus: str) -> Overrides:
         """Return what a crawl of a corpus has to know of the decisions when it starts."""
@@ -472,6 +486,8 @@ class Ledger:
             aliases = self._aliases_where(_t.alias.c.url_key_digest, places)
             related = self._relations_of(found, [*as_linked, *aliases], keys)
             identities = {relation.relation_id for relation in related}
+            near = [relation for relation in related if relation.kind is RelationKind.NEAR]
+            similar = {side for relation in near for side in (relation.a, relation.b)}
             return Lookup(
                 decision=policies[0].decide(url),
                 observations=tuple(self._overlay.observations(found)),
@@ -481,6 +497,7 @@ class Ledger:
                 same_text_counts=self._counts_of_bodies(bodies),
                 relations=related,
                 decisions=tuple(one for one in self._overlay.decisions if one.relation_id in identities),
+                similar_urls=suppression.first_urls(self._connection, similar),
             )
 
     def revisions(self, url: str, *, job_id: str | None = None) -> tuple[Revision, ...]:

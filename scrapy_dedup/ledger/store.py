@@ -16,10 +16,22 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from scrapy_dedup.errors import LedgerConflict, RecordError
-from scrapy_dedup.ledger import codec, decisions, engine, quarantine, relations, rows, schema, seen, templates
+from scrapy_dedup.ledger import (
+    codec,
+    decisions,
+    engine,
+    leaders,
+    quarantine,
+    relations,
+    rows,
+    schema,
+    seen,
+    templates,
+)
 from scrapy_dedup.ledger.aliases import HeldAliases, plan_aliases
 from scrapy_dedup.ledger.canonicals import Canonicals
 from scrapy_dedup.ledger.decide import (
+    NEW_TEXT,
     Decision,
     Earlier,
     HeldBody,
@@ -36,11 +48,11 @@ from scrapy_dedup.ledger.decide import (
 from scrapy_dedup.ledger.decisions import Decisions
 from scrapy_dedup.ledger.near_relations import NearFound
 from scrapy_dedup.ledger.nearness import OFF, SUPPRESS, Nearness, NearOptions, Newcomer
-from scrapy_dedup.ledger.overlay import Overlay
+from scrapy_dedup.ledger.overlay import OBSERVATION_COLUMNS, OBSERVATION_JOIN, Overlay
 from scrapy_dedup.ledger.quarantine import Shown
 from scrapy_dedup.ledger.statement import SOUGHT, Change, ListQuery
 from scrapy_dedup.ledger.suppression import looked_name
-from scrapy_dedup.records import AliasRecord, JobRecord, Text
+from scrapy_dedup.records import Action, AliasRecord, JobRecord, Text
 
 logger = logging.getLogger(__name__)
 
@@ -55,20 +67,6 @@ _space: sa.BindParameter[int] = sa.bindparam("space", required=False)
 
 BODY_COLUMNS = (*_t.body.c, _t.space.c.corpus, _t.space.c.representation, _t.space.c.extractor_id)
 BODY_JOIN = _t.body.join(_t.space, _t.space.c.ordinal == _t.body.c.space)
-
-OBSERVATION_COLUMNS = (
-    *_t.observation.c,
-    _t.job.c.job_id,
-    _t.job.c.spider,
-    _t.job.c.corpus,
-    _t.body.c.body_id,
-    _t.body.c.text_digest,
-    _t.body.c.normalized_digest,
-    _t.body.c.word_count,
-)
-OBSERVATION_JOIN = _t.observation.join(_t.job, _t.job.c.ordinal == _t.observation.c.job).outerjoin(
-    _t.body, _t.body.c.ordinal == _t.observation.c.body
-)
 
 _HELD_OBSERVATIONS = (
     sa.select(*OBSERVATION_COLUMNS)
@@ -444,12 +442,10 @@ class Store:
                 bodies.append(self._body_row(connection, decision.body, ordinal))
             made.append(decision)
         near = self._look_back(connection, fresh, made, bodies)
+        if self._near.mode != OFF:
+            made = self._with_restored(connection, made, ordinals)
         if self._near.mode == SUPPRESS:
-            least = self._near.min_jaccard
-            made = [
-                suppressed(one, near[place], least) if place in near else one
-                for place, one in enumerate(made)
-            ]
+            made = self._with_suppressed(connection, made, near, ordinals)
         observations: list[dict[str, Any]] = []
         for one, decision in zip(fresh, made, strict=True):
             row = self._observation_row(connection, one, decision, ordinals)
@@ -501,6 +497,51 @@ class Store:
                 leading = found[place].leading(self._near.min_jaccard)
                 row["leader"] = leading.ordinal if leading else None
         return found
+
+    def _with_restored(
+        self, connection: sa.Connection, made: Sequence[Decision], ordinals: Mapping[str, int]
+    ) -> list[Decision]:
+        """Keep what comes again and was suppressed for a text that cannot stand for it any more."""
+        again = {
+            place: ordinals[one.body.record.body_id]
+            for place, one in enumerate(made)
+            if one.body and not one.body_is_new and one.action is Action.REUSE
+        }
+        if not again:
+            return list(made)
+        overlay = Overlay(connection, self._decisions)
+        left_alone = leaders.left_alone(connection, overlay, {*again.values()})
+        return [
+            replace(one, action=Action.KEEP, reason=NEW_TEXT, related_observation_id=None)
+            if again.get(place) in left_alone
+            else one
+            for place, one in enumerate(made)
+        ]
+
+    def _with_suppressed(
+        self,
+        connection: sa.Connection,
+        made: Sequence[Decision],
+        near: Mapping[int, NearFound],
+        ordinals: Mapping[str, int],
+    ) -> list[Decision]:
+        """Let new texts give way to those that are kept, and that some page still shows."""
+        found = {place: one.suppressing(self._near.min_jaccard) for place, one in near.items()}
+        pairs = {place: pair for place, pair in found.items() if pair is not None}
+        if not pairs:
+            return list(made)
+        kept_here = {
+            ordinals[one.body.record.body_id]
+            for one in made
+            if one.body and one.body_is_new and one.action is Action.KEEP
+        }
+        earlier = {pair.ordinal for pair in pairs.values()} - kept_here
+        overlay = Overlay(connection, self._decisions)
+        standing = kept_here | leaders.standing(connection, overlay, earlier)
+        return [
+            suppressed(one, pairs[place]) if place in pairs and pairs[place].ordinal in standing else one
+            for place, one in enumerate(made)
+        ]
 
     def _nearness_of(self, space: int) -> Nearness:
         if space not in self._nearness:

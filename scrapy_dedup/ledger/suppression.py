@@ -15,7 +15,9 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from scrapy_dedup.ledger import codec, relations, schema
+from scrapy_dedup.ledger.leaders import standing
 from scrapy_dedup.ledger.near_relations import is_suppressible
+from scrapy_dedup.ledger.overlay import Overlay
 from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
 from scrapy_dedup.ledger.templates import host_of
 from scrapy_dedup.records import RelationRecord
@@ -97,7 +99,11 @@ class Suppression:
 
 
 def suppression(
-    connection: sa.Connection, corpus: str, found: Iterable[RelationRecord], min_jaccard: float
+    connection: sa.Connection,
+    corpus: str,
+    found: Iterable[RelationRecord],
+    min_jaccard: float,
+    overlay: Overlay,
 ) -> Suppression:
     """Return what suppression would do.
 
@@ -106,6 +112,7 @@ def suppression(
         corpus: whose texts.
         found: its relations of similar texts, in the state that decisions give them.
         min_jaccard: the least similarity, 0.0 to 1.0.
+        overlay: what is known of the observations by now.
     """
     pairs, count = [], 0
     for relation in found:
@@ -114,7 +121,8 @@ def suppression(
             pairs.append(relation)
     texts = _texts(connection, {side for pair in pairs for side in (pair.a, pair.b)})
     keys = _keys(connection, {text.ordinal for text in texts.values()})
-    chosen = list(_chosen(pairs, texts, keys))
+    stand = standing(connection, overlay, {text.ordinal for text in texts.values()})
+    chosen = list(_chosen(pairs, texts, keys, stand))
     lost = Counter(texts[later].host for later, _, _ in chosen)
     totals = _totals(connection, corpus, lost)
     listed = sorted((_suppressed(texts, *one) for one in chosen), key=lambda one: (one.jaccard, one.url))
@@ -144,13 +152,21 @@ def mark_looked(url: str, corpus: str) -> None:
         session.close()
 
 
+def first_urls(connection: sa.Connection, body_ids: Collection[str]) -> Mapping[str, str]:
+    """Return the URL where each of some texts was first seen, by the identity of its body."""
+    return {body_id: text.url for body_id, text in _texts(connection, body_ids).items()}
+
+
 def looked_name(corpus: str) -> str:
     """Return the name of the row in ``meta`` by which a crawl knows that somebody has looked."""
     return LOOKED + codec.escape(corpus)
 
 
 def _chosen(
-    pairs: Sequence[RelationRecord], texts: Mapping[str, _Text], keys: Mapping[int, set[bytes]]
+    pairs: Sequence[RelationRecord],
+    texts: Mapping[str, _Text],
+    keys: Mapping[int, set[bytes]],
+    stand: Collection[int],
 ) -> Iterator[tuple[str, str, RelationRecord]]:
     """Yield (the text left out, the one that leads, their relation), in the order in which texts came."""
     earlier: dict[str, list[tuple[str, RelationRecord]]] = defaultdict(list)
@@ -165,7 +181,9 @@ def _chosen(
             (first, pair)
             for first, pair in earlier[later]
             # What the same page showed before does not stand for what it shows now.
-            if first not in followers and text.key_digest not in keys[texts[first].ordinal]
+            if first not in followers
+            and texts[first].ordinal in stand
+            and text.key_digest not in keys[texts[first].ordinal]
         ]
         if leaders and text.is_kept:
             first, pair = max(leaders, key=lambda one: (one[1].measures["jaccard"], -texts[one[0]].ordinal))

@@ -8,11 +8,16 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from scrapy_dedup.ledger import codec, rows, schema
+from scrapy_dedup.ledger.review_verdicts import stated_in
+from scrapy_dedup.records import DecisionRecord, RelationKind, RelationRecord
 
 MAX_URL_CHARS = (1 << 20) - 1
 
 _t = schema
-_ORDINAL_BITS = 38
+_ORDINAL_BITS, _PLACE_BITS = 38, 22
+
+UNSTATED = 2
+"""The preference of a text about which no reviewer has said anything."""
 
 
 class Space(NamedTuple):
@@ -74,8 +79,26 @@ def bodies_of(space: Space) -> sa.Select[Any]:
     )
 
 
+def preferences(decided: Iterable[tuple[RelationRecord, DecisionRecord]]) -> Mapping[str, int]:
+    """Return how much some texts are preferred by reviewers, by identity: 0 most, `UNSTATED` for all others.
+
+    Args:
+        decided: relations of texts, with the decision that is in force about each.
+    """
+    preferred: set[str] = set()
+    passed_over: set[str] = set()
+    for relation, decision in decided:
+        stated = stated_in(decision.note) if relation.kind is RelationKind.NEAR else None
+        if stated is not None and stated.prefer is not None:
+            sides = (relation.a, relation.b)
+            first, other = sides if stated.prefer == "a" else sides[::-1]
+            preferred.add(first)
+            passed_over.add(other)
+    return {body_id: int(body_id in passed_over) for body_id in preferred}
+
+
 def ranks(places: Iterable[rows.Row], confirmed: Collection[str]) -> Mapping[int, int]:
-    """Return the rank of each text, by its ordinal.
+    """Return the rank of each text by where it was seen, by its ordinal.
 
     Who leads is seen under a confirmed canonical, else under https, else under the shortest URL.
 
@@ -95,12 +118,19 @@ def ranks(places: Iterable[rows.Row], confirmed: Collection[str]) -> Mapping[int
     return best
 
 
-def of_row(row: rows.Row, ranks: Mapping[int, int]) -> BodyText:
-    """Return the text of a row of `bodies_of`; of equally good ones the first that was seen ranks first."""
-    ordinal = int(row["ordinal"])
+def of_row(row: rows.Row, ranks: Mapping[int, int], preferred: Mapping[str, int]) -> BodyText:
+    """Return the text of a row of `bodies_of`; of equally good ones the first that was seen ranks first.
+
+    Args:
+        row: of a text.
+        ranks: as `ranks` returns them.
+        preferred: as `preferences` returns them; what a reviewer prefers goes before all else.
+    """
+    ordinal, body_id = int(row["ordinal"]), codec.unpack_body_id(row["body_id"])
+    rank = preferred.get(body_id, UNSTATED) << _PLACE_BITS | ranks.get(ordinal, (1 << _PLACE_BITS) - 1)
     return BodyText(
-        body_id=codec.unpack_body_id(row["body_id"]),
+        body_id=body_id,
         text_digest=codec.unpack_digest(row["text_digest"]),
         text=codec.unpack_text(row["codec"], row["data"]),
-        rank=ranks.get(ordinal, 1 << 22) << _ORDINAL_BITS | ordinal,
+        rank=rank << _ORDINAL_BITS | ordinal,
     )

@@ -27,7 +27,7 @@ from scrapy_dedup.ledger.comparing import Comparison
 from scrapy_dedup.ledger.decide import Recorded, Sighting
 from scrapy_dedup.ledger.engine import Target, WriteSession
 from scrapy_dedup.ledger.lock import WAIT_S
-from scrapy_dedup.ledger.nearness import NearOptions
+from scrapy_dedup.ledger.nearness import OFF, NearOptions
 from scrapy_dedup.ledger.seen import PageQuestion, SeenPage
 from scrapy_dedup.ledger.store import Prepared, Store, prepare
 from scrapy_dedup.records import AliasRecord, JobRecord
@@ -38,6 +38,10 @@ MAX_BATCH = 100
 """Sightings of one commit: larger batches gain little and hold the interpreter for longer."""
 
 MAX_BATCH_CHARS = 32_000_000
+MAX_NEAR_CHARS = 1_000_000
+"""Characters of one commit that looks for similar texts, each of which may be read beside ten others; the
+text that exceeds them comes along."""
+
 MAX_NOTES = 2_000
 """Notes of one commit, so that a page never waits behind a long list of aliases."""
 
@@ -103,6 +107,7 @@ class LedgerWriter:
         self._target = Target.parse(url)
         self._job = job
         self._with_changes = with_changes
+        self._max_chars = MAX_BATCH_CHARS if near is None or near.mode == OFF else MAX_NEAR_CHARS
         self._store = Store(
             job, policy_spec, reuse_normalized=reuse_normalized, near=near, path=self._target.path
         )
@@ -290,7 +295,7 @@ class LedgerWriter:
 
     def _commit_queued(self) -> None:
         with self._wake:
-            entries = _take_batch(self._entries)
+            entries = _take_batch(self._entries, self._max_chars)
             questions = list(self._questions)
             self._questions.clear()
             links = {} if self._entries else self._late_links  # not before the observations that they are of
@@ -372,11 +377,11 @@ class LedgerWriter:
             logger.warning("The ledger %s did not close cleanly: %s", self._target.name, _short(error))
 
 
-def _take_batch(queue: deque[_Entry]) -> list[_Entry]:
+def _take_batch(queue: deque[_Entry], max_chars: int) -> list[_Entry]:
     """Take the sightings of one commit from the queue: bounded, and no seq twice."""
     batch: list[_Entry] = []
     seqs: set[int] = set()
-    room = MAX_BATCH_CHARS
+    room = max_chars
     while queue and len(batch) < MAX_BATCH and room > 0 and queue[0].sighting.observation.seq not in seqs:
         entry = queue.popleft()
         batch.append(entry)

@@ -196,6 +196,8 @@ def _tokens(text: str) -> Iterator[Token]:
         token = _classified(match[0], match.lastgroup or "")
         if token.kind is Kind.UNIT and len(token.text) <= 2 and previous is not Kind.NUMBER:
             token = Token(token.text, None)  # "a", "m" and the like are units only behind a number
+        if previous is Kind.NUMBER and _CASED_UNIT.fullmatch(match[0]):
+            token = Token(match[0], Kind.UNIT)
         if token.kind is None and match[0] in names:
             token = Token(token.text, Kind.NAME)
         yield token
@@ -217,14 +219,23 @@ def _classified(raw: str, group: str) -> Token:
 
 
 def _names(found: Sequence[re.Match[str]]) -> frozenset[str]:
-    """Return the words that begin with a capital letter somewhere within a sentence."""
-    names = set()
+    """Return the words that begin with a capital letter, other than those the text also has without one.
+
+    Within a sentence the letter says enough. Where a sentence or a heading begins nobody can tell "Berlin"
+    from "However", so a word is taken for a name unless it stands in small letters elsewhere.
+    """
+    names: set[str] = set()
+    first: set[str] = set()
+    small: set[str] = set()
     sentence_starts = True
     for match in found:
-        if match["word"] and not sentence_starts and match[0][0].isupper():
-            names.add(match[0])
+        if match["word"]:
+            if not match[0][0].isupper():
+                small.add(match[0])
+            else:
+                (first if sentence_starts else names).add(match[0])
         sentence_starts = bool(match["end"])
-    return frozenset(names)
+    return frozenset(names | {word for word in first if word.lower() not in small})
 
 
 def _measures(set_a: Hashes, set_b: Hashes) -> tuple[float, float, float]:
@@ -337,21 +348,32 @@ _SIGNS = (
 )
 _TOKEN = re.compile(
     rf"""
-    (?P<number>(?:(?<![^\W_]|[)\]])[-+\u00b1](?=\d))?(?:(?<![^\W_])[vV])?\d+(?:[.,:/-]\d+)*
+    (?P<address>https?://[^\s<>()\[\]"'`*|\\]*[^\W_]
+        |(?<![\w.+-])[\w.+-]{{1,64}}@[\w-]{{1,64}}(?:\.[\w-]{{1,64}})+)
+    |(?P<number>(?:(?<![^\W_]|[)\]])[-+\u00b1](?=\d))?(?:(?<![^\W_])[vV])?\d+(?:[.,:/-]\d+)*
         |[\u00b2\u00b3\u00b9\u2070-\u2089\u00bc-\u00be\u2150-\u215e])
     |(?P<unit>[%\u2030\u00b0$\u00a2-\u00a5\u20a0-\u20c0])
-    |(?P<operator>[<>=!]=+|&&|[<>\u00b1\u00ac{_SIGNS}]|[\u00d7\u00f7\u2191\u2193](?=\ ?\d))
+    |(?P<operator>[<>=!]=+|&&|[<>\u00b1\u00ac{_SIGNS}]|[\u00d7\u00f7\u2191\u2193](?=\ ?\d)|(?<=[ ])\+(?=[ ]))
+    |(?P<negated>(?<![\w)\]!])!(?=[\w(]))
+    |(?P<box>(?<!\S)\[[ xX]\](?=\s))
+    |(?P<language>(?<![\w+])[cC](?:\+\+|\#)(?![\w+]))
     |(?P<symbol>[\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001faff])
     |(?P<word>[{_UNSPACED_CLASS}]|[^\W\d_{_UNSPACED_CLASS}](?:[^\W_{_UNSPACED_CLASS}]|'(?=\w)|-(?=\w))*|[^\W_])
     |(?P<end>[.!?:;\u3002\uff01\uff1f\u2022|\n])
     """,
     re.VERBOSE,
 )
+# Units of which the case says how much there is: milli and mega, bits and bytes.
+_CASED_UNIT = re.compile(r"[mM](?:W|V|A|J|N|S|Hz|Pa|eV|Wh)|[kKMGT]i?[bB](?:ps)?")
 _KIND_OF_GROUP = {
     "number": Kind.NUMBER,
     "unit": Kind.UNIT,
     "operator": Kind.OPERATOR,
     "symbol": Kind.POLARITY,  # a thumb up or down, a box that is ticked or not
+    "box": Kind.POLARITY,
+    "negated": Kind.NEGATION,  # in code
+    "address": Kind.NAME,
+    "language": Kind.NAME,
 }
 
 

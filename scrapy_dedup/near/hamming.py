@@ -384,7 +384,7 @@ def _manifest(folder: Path, scheme: str) -> tuple[list[str], int]:
         names, last_id, of_scheme = stated["segments"], int(stated["last_id"]), stated["scheme"]
     except FileNotFoundError:
         return [], 0
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise IndexDamaged(f"The manifest of the index {folder} cannot be read ({error}).") from error
     if of_scheme != scheme:
         raise IndexDamaged(f"The index {folder} holds fingerprints of {of_scheme!r}, not of {scheme!r}.")

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Sighting, record_decision
+from scrapy_dedup.ledger.review_verdicts import ReviewVerdict, Stated, note_of
 from scrapy_dedup.records import DecisionAction, RelationKind, RelationState
 
 from ..crawl import by_hand
@@ -232,7 +233,11 @@ def test_pairs_of_a_ledger_become_its_relations_once(tmp_path, filled, run):
     again = run("--ledger", "dedup.db", "--jaccard", 0.7)
     assert "0 relations of the ledger are new" in again.out
     explained = run_dedup("explain", "http://site.example/story", "--ledger", "dedup.db")
-    assert "is nearly the text of" in explained.out
+    story, edited = "http://site.example/story", "https://site.example/a/longer/place/of/the/story"
+    assert any(
+        f"{a} is nearly the text of {b}" in explained.out for a, b in ((story, edited), (edited, story))
+    )
+    assert "confirmed because of jaccard" in explained.out
 
 
 def test_https_leads_and_a_decision_keeps_two_texts_apart(tmp_path, filled, run):
@@ -249,6 +254,26 @@ def test_https_leads_and_a_decision_keeps_two_texts_apart(tmp_path, filled, run)
 
     assert leaders() == []
     assert near_relations(filled)[frozenset((STORY, EDITED))].state is RelationState.REFUTED
+
+
+def test_the_text_that_a_reviewer_prefers_leads_until_that_is_undone(tmp_path, filled, run):
+    def leader():
+        assert run("--ledger", "dedup.db").code == 0
+        with Ledger.open(filled) as ledger:
+            names = {body.body_id: body.text for body in ledger.bodies()}
+        (group,) = lines(tmp_path / "dedup-batch" / "groups.jsonl")
+        return names[group["leader"]]
+
+    assert leader() == EDITED  # under https
+    relation = near_relations(filled)[frozenset((STORY, EDITED))]
+    for preferred in (STORY, EDITED, STORY):
+        side = "a" if relation.a_digest == by_hand.sha256(preferred) else "b"
+        note = note_of(Stated(ReviewVerdict.REPRODUCTION, side))
+        record_decision(filled, relation, DecisionAction.SAME, by="human:ann", note=note)
+        assert leader() == preferred
+    record_decision(filled, relation, DecisionAction.UNDO, by="human:ann")
+    record_decision(filled, relation, DecisionAction.SAME, by="human:ann", note="prefer=a")
+    assert leader() == EDITED
 
 
 def test_what_other_rules_took_for_one_is_refuted_when_the_claims_differ(tmp_path, filled, run):

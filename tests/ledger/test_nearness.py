@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from scrapy_dedup.ledger import Ledger, near_audit, near_bands, near_index, record_decision, schema
+from scrapy_dedup.ledger import (
+    Ledger,
+    LedgerWriter,
+    near_audit,
+    near_bands,
+    near_index,
+    record_decision,
+    schema,
+)
 from scrapy_dedup.ledger.engine import Target, WriteSession
 from scrapy_dedup.ledger.host_blocks import HostBlocks
 from scrapy_dedup.ledger.near_relations import FEW_PAGES, is_suppressible, leader_of
@@ -23,7 +31,14 @@ from scrapy_dedup.ledger.suppression import mark_looked
 from scrapy_dedup.near import hamming
 from scrapy_dedup.near.host_blocks import MIN_PAGES
 from scrapy_dedup.near.simhash import simhash
-from scrapy_dedup.records import Action, DecisionAction, RelationKind, RelationState
+from scrapy_dedup.records import (
+    Action,
+    DecisionAction,
+    Outcome,
+    RelationKind,
+    RelationState,
+    Validity,
+)
 
 S, T = "http://site.example", "http://other.example"
 REVIEW, SUPPRESS, OFF = NearOptions("review"), NearOptions("suppress"), NearOptions("off")
@@ -58,6 +73,7 @@ def near(crawl, records):
             return one.see(records.text(text, simhash=simhash(text)), url, **changes)
 
         one.show = see
+        one.show_nothing = lambda url, **changes: one.see(None, url, **changes)
         return one
 
     return start
@@ -163,6 +179,33 @@ def test_short_texts_are_found_by_what_they_share(sqlite_url, records, case, tog
             future.result(30)
     with Ledger.open(sqlite_url) as ledger:
         assert len(relations_of(ledger)) == count
+
+
+@pytest.mark.parametrize(("word", "left"), [("ab", 0), ("\u6c34\u6c34", 1)], ids=["few_bytes", "many_bytes"])
+def test_texts_that_would_take_too_long_to_read_are_counted(near, word, left, monkeypatch):
+    monkeypatch.setattr("scrapy_dedup.ledger.nearness.MAX_COMPARED_BYTES", 10_000)
+    text = prose("own", 200) + f" {word}" * 1_000
+    one = near()
+    one.show(text, S + "/a")
+    got = one.show(edited(text, 1), T + "/b").near
+    assert (len(got.pairs), got.left) == (1 - left, left)
+
+
+def test_long_texts_are_looked_up_in_several_commits(near, monkeypatch):
+    sizes = []
+    commit = LedgerWriter._commit
+
+    def counted(writer, entries, *others):
+        sizes.append(sum(len(entry.sighting.text.text) for entry in entries))
+        commit(writer, entries, *others)
+
+    monkeypatch.setattr(LedgerWriter, "_commit", counted)
+    monkeypatch.setattr("scrapy_dedup.ledger.writer.MAX_NEAR_CHARS", 1_000)
+    one = near("job-2")
+    waiting = [one.submit(prose(number, 200), f"{S}/{number}") for number in range(12)]
+    assert {future.result(30).observation.action for future in waiting} == {Action.KEEP}
+    assert max(sizes) < 4_000
+    assert sum(sizes) > 12_000
 
 
 def test_a_second_crawl_of_an_unchanged_site_finds_nothing_new(near, read):
@@ -293,6 +336,61 @@ def test_an_article_under_several_names_of_a_small_host_is_still_found(sqlite_ur
     assert [bool(got.near.pairs) for got in found] == [False, *[True] * 7]
 
 
+# -- texts that cannot stand for others
+
+
+def be_gone(one) -> None:
+    one.show_nothing(S + "/a", outcome=Outcome.GONE, http_status=404, validity=Validity.HTTP_ERROR)
+
+
+def be_revised(one) -> None:
+    one.show(prose("a revision", 300), S + "/a")
+
+
+def be_a_login(one) -> None:
+    one.show_nothing(S + "/a", validity=Validity.LOGIN)
+
+
+def be_shown_everywhere(one) -> None:
+    for number in range(6):
+        one.show(SHORT, f"{S}/{number}/n{number}")
+
+
+# what becomes of the earlier text; the texts that come first and later
+ENDED = [(be_gone, LONG), (be_revised, LONG), (be_a_login, LONG), (be_shown_everywhere, SHORT)]
+
+
+@pytest.mark.parametrize("case", ENDED, ids=lambda case: case[0].__name__)
+def test_a_text_that_cannot_stand_for_others_takes_none_with_it(near, read, case):
+    end, text = case
+    one = near(options=SUPPRESS)
+    later = text + " indeed"
+    one.show(text, S + "/a")
+    before = one.show(later, T + "/b").observation
+    assert (before.action, before.reason) == (Action.REUSE, "near_duplicate")
+    again = one.show(later, T + "/b").observation
+    assert (again.action, again.reason) == (Action.REUSE, "text_equal")
+    end(one)
+    assert one.show("Indeed " + text, "http://third.example/c").observation.action is Action.KEEP
+    again = one.show(later, T + "/b").observation
+    assert (again.action, again.reason, again.body_id) == (Action.KEEP, "new_text", before.body_id)
+    again = one.show(later, T + "/b").observation
+    assert (again.action, again.reason) == (Action.REUSE, "text_equal")
+    told = read().would_suppress("default", 0.8)
+    assert T + "/b" not in {found.url for found in told.listed}
+
+
+def test_a_text_that_waits_for_a_review_stands_for_none(near, records):
+    one = near(options=SUPPRESS)
+    texts = [
+        records.text(text, residual=f"prose {number}", simhash=simhash(text))
+        for number, text in enumerate([LONG, LONG.upper(), edited(LONG.upper(), 1)])
+    ]
+    seen = [one.see(text, f"http://h{number}.example/").observation for number, text in enumerate(texts)]
+    assert [record.action for record in seen[:2]] == [Action.KEEP, Action.REVIEW]
+    assert seen[2].related_observation_id in (None, seen[0].observation_id)
+
+
 # -- decisions
 
 
@@ -420,6 +518,10 @@ def garble_manifest(folder: Path, ledger: Path) -> None:
     (folder / "MANIFEST").write_text("{", encoding="utf-8")
 
 
+def nest_manifest(folder: Path, ledger: Path) -> None:
+    (folder / "MANIFEST").write_text("[" * 100_000, encoding="utf-8")
+
+
 def flip_order(folder: Path, ledger: Path) -> None:
     (path,) = folder.glob("segment-*")
     content = bytearray(path.read_bytes())
@@ -450,7 +552,7 @@ def of_a_longer_ledger(folder: Path, ledger: Path) -> None:
     index.flush()
 
 
-DAMAGE = [cut, garble_manifest, flip_order, of_another_ledger, too_short, of_a_longer_ledger]
+DAMAGE = [cut, garble_manifest, nest_manifest, flip_order, of_another_ledger, too_short, of_a_longer_ledger]
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)

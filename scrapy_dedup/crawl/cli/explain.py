@@ -68,6 +68,7 @@ def as_json(context: Context, found: Lookup) -> dict[str, Any]:
         "bodies": [_without_text(body) for body in found.bodies],
         "same_text": [redacted(to_dict(row)) for row in found.same_text],
         "same_text_counts": dict(found.same_text_counts),
+        "similar_urls": {body_id: redact(url) for body_id, url in found.similar_urls.items()},
     }
 
 
@@ -213,7 +214,7 @@ def _alias_teller(
 def _relation_teller(
     context: Context, found: Lookup, held: Mapping[str, DecisionRecord]
 ) -> Callable[[RelationRecord], Iterator[str]]:
-    places = {
+    places = dict(found.similar_urls) | {
         row.observation_id: f"{row.job_id}#{row.seq} {row.url}"
         for row in (*found.observations, *found.same_text)
     }

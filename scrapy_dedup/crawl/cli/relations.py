@@ -60,8 +60,8 @@ EFFECTS: Mapping[RelationKind, Mapping[DecisionAction, str]] = {
         DecisionAction.DIFFERENT: "the observation does not report this event",
     },
     RelationKind.NEAR: {
-        DecisionAction.SAME: "the next batch takes the one for the other in its groups",
-        DecisionAction.DIFFERENT: "the two stay apart in the groups of the next batch",
+        DecisionAction.SAME: "the one that leads stands for the other, also in the groups of the next batch",
+        DecisionAction.DIFFERENT: "both texts count, and they stay apart in the groups of the next batch",
     },
     RelationKind.SAME_TEXT: _SAME_TEXT_EFFECTS,
     RelationKind.SAME_NORMALIZED: _SAME_TEXT_EFFECTS,
