@@ -40,7 +40,7 @@ MIN_NEW_TEXT = 0.5
 """A hit brings new text when at least so many of its shingles stand in no hit that was taken before it."""
 
 MAX_READ = 50
-"""Kept hits that one is read beside, of texts the most similar ones; if all claim something else, it stays."""
+"""Kept hits that one is read beside, of texts the most similar; if all claim something else, it stays."""
 
 MOSTLY_SHARED = 0.5
 """From this containment on, vectors tell of the text that two passages share more than of what they say."""
