@@ -33,12 +33,13 @@ def every_page() -> dict[str, Hit]:
     """Return what an index holds without deduplication: the text of each page that was fetched, in pieces."""
     with Ledger.open(f"sqlite:///{PROJECT / 'dedup.db'}") as ledger:
         texts = {body.body_id: body.text for body in ledger.bodies()}
-        pages = {seen.url: texts[seen.body_id] for seen in ledger.observations() if seen.body_id}
+        # By key: the next crawl may come to a page by another spelling of its URL.
+        pages = {seen.url_key: seen for seen in ledger.observations() if seen.body_id}
     splitter = MarkdownSplitter(1000)
     return {
-        f"{url}#{number}": Hit(text, url=url)
-        for url, page in sorted(pages.items())
-        for number, text in enumerate(splitter.chunks(page))
+        f"{key}#{number}": Hit(text, url=seen.url)
+        for key, seen in sorted(pages.items())
+        for number, text in enumerate(splitter.chunks(texts[seen.body_id]))
     }
 
 
