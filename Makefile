@@ -44,4 +44,4 @@ bench: $(VENV)/.installed-bench
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf example_project/dedup example_project/dedup.db*
+	rm -rf example_project/dedup example_project/dedup-plan example_project/dedup.db*

@@ -6,6 +6,9 @@ NEWSPIDER_MODULE = "example.spiders"
 
 ADDONS = {"scrapy_dedup.Addon": 500}
 
+# Beside the default feeds: the chunks of all live pages, for an index.
+FEEDS = {"dedup/chunks.jsonl": {"format": "chunks"}}
+
 # Manners for sites that are not our own.
 USER_AGENT = "scrapy-dedup-example/0.1"
 ROBOTSTXT_OBEY = True

@@ -29,6 +29,7 @@ from scrapy_dedup.chunks.keys import chunk_id, digest_of, embed_key, entry_id, e
 from scrapy_dedup.chunks.template import HEADING_SEPARATOR
 from scrapy_dedup.content.digest import normalized_digest, text_digest
 from scrapy_dedup.content.normalise import is_well_formed
+from scrapy_dedup.errors import DedupError
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.owners import Owner
 from scrapy_dedup.ledger.templates import host_of
@@ -244,9 +245,10 @@ def live_chunks(
     Raises:
         ConfigError: the splitter or the tokenizer of the options cannot be used.
         LedgerUnavailable: the ledger holds no such job of the corpus.
-        DedupError: the splitter gave what is no part of a text.
+        DedupError: the splitter gave what is no part of a text, or the disk of the work file is full.
     """
     with (
+        _told_where_it_stands(),
         tempfile.TemporaryDirectory(prefix="dedup-chunks-") as folder,
         closing(sqlite3.connect(Path(folder) / "chunks.db", isolation_level=None)) as file,
     ):
@@ -263,6 +265,18 @@ def live_chunks(
         _seal(found)
         file.execute("commit")
         yield found
+
+
+@contextmanager
+def _told_where_it_stands() -> Iterator[None]:
+    """Say of an error of the work file where that file is and how to put it elsewhere."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise DedupError(
+            f"the work file of the chunks in {tempfile.gettempdir()} cannot be used ({error}); make room "
+            "there, or name another folder with the environment variable TMPDIR"
+        ) from error
 
 
 def _add_pages(file: sqlite3.Connection, ledger: Ledger, corpus: str, until: str | None) -> None:

@@ -220,8 +220,8 @@ def _not_waiting(plan_id: str, waiting: bytes | None) -> str:
     if waiting is None:
         return f"the plan {plan_id} is not known here, and none waits to be confirmed; make one and apply it"
     return (
-        f"the plan {plan_id} was replaced by plan1-{waiting.hex()}, which contains what is still to be done; "
-        "apply that one and confirm it"
+        f"the plan {plan_id} is unknown or was replaced by plan1-{waiting.hex()}, which contains what is "
+        "still to be done; apply that one and confirm it"
     )
 
 

@@ -15,6 +15,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from operator import index, itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -36,6 +38,9 @@ MIN_CONTAINED_SHINGLES = 8
 
 MIN_NEW_TEXT = 0.5
 """A hit brings new text when at least so many of its shingles stand in no hit that was taken before it."""
+
+MAX_READ = 50
+"""Kept hits that one is read beside, of texts the most similar; if all claim something else, it stays."""
 
 MOSTLY_SHARED = 0.5
 """From this containment on, vectors tell of the text that two passages share more than of what they say."""
@@ -281,11 +286,11 @@ class _Comparing:
         one = self._read[place]
         if one.group is None:
             return None
-        for kept in self._of_group.get(one.group, ()):
+        for number, kept in enumerate(self._of_group.get(one.group, ())):
             other = self._read[kept]
             # Whoever made the group has read each member beside its leader, but not two members.
             was_read = one.group in (one.id, other.id) or one.text == other.text
-            if was_read or not self._claims_differ(kept, place):
+            if was_read or (number < MAX_READ and not self._claims_differ(kept, place)):
                 return _Repetition(DropReason.SAME_GROUP, None, kept)
         return None
 
@@ -301,8 +306,11 @@ class _Comparing:
         ) or (self._by_vector(place) if self._has_vectors else None)
 
     def _by_text(self, place: int, compared: Sequence[int]) -> _Repetition | None:
-        others = self._alike_texts.get(place, {})
-        candidates = [(others[kept], kept) for kept in compared if kept in others] if others else []
+        numbers = self.passages.numbers
+        others = self._alike_texts.get(numbers[place], {})
+        candidates = [(others[numbers[kept]], kept) for kept in compared if numbers[kept] in others]
+        if len(candidates) > MAX_READ:
+            candidates = sorted(candidates, key=itemgetter(0), reverse=True)[:MAX_READ]
         # One that is similar comes before one that contains the hit and more; else the best one first.
         for alike, kept in sorted(candidates, key=lambda candidate: not candidate[0].similar):
             if not self._says_something_else(kept, place):
@@ -314,19 +322,26 @@ class _Comparing:
         own = self._read[place].simhash
         if not own:  # that of a text without words is zero, and near to nothing
             return None
+        read = 0
         for kept in compared:
             theirs = self._read[kept].simhash
             distance = (own ^ theirs).bit_count() if theirs else 64
-            if distance <= self._thresholds.distance_bits and not self._says_something_else(kept, place):
+            if distance > self._thresholds.distance_bits:
+                continue
+            if not self._says_something_else(kept, place):
                 return _Repetition(DropReason.SIMHASH, distance, kept)
+            read += 1
+            if read == MAX_READ:
+                break
         return None
 
     def _by_vector(self, place: int) -> _Repetition | None:
         cosines = self._cosines[place]
-        for kept in self.kept:
-            if cosines[kept] < self._thresholds.cosine:
-                continue
-            mostly_shared = self.passages.overlap.contained(place, kept) >= MOSTLY_SHARED
+        numbers = self.passages.numbers
+        near = (kept for kept in self.kept if cosines[kept] >= self._thresholds.cosine)
+        for kept in islice(near, MAX_READ):
+            shared = self.passages.overlap.contained(numbers[place], numbers[kept])
+            mostly_shared = shared >= MOSTLY_SHARED
             differs = self._says_something_else if mostly_shared else self._claims_differ
             if not differs(kept, place):
                 return _Repetition(DropReason.COSINE, float(cosines[kept]), kept)
@@ -337,11 +352,12 @@ class _Comparing:
         """The cosine of each two vectors; -1 where one is missing, shorter, or without direction."""
         cosines = np.full((len(self._read), len(self._read)), -1.0)
         by_length: dict[int, list[int]] = {}
-        for place, one in enumerate(self._read):
-            if one.vector is not None:
-                by_length.setdefault(len(one.vector), []).append(place)
+        given = {place: _vector(one.vector, place) for place, one in enumerate(self._read)}
+        for place, vector in given.items():
+            if vector is not None:
+                by_length.setdefault(len(vector), []).append(place)
         for places in by_length.values():
-            vectors = np.array([self._read[place].vector for place in places], np.float64)
+            vectors = np.array([given[place] for place in places])
             with np.errstate(over="ignore", invalid="ignore"):  # what is too long counts as unusable
                 lengths = np.linalg.norm(vectors, axis=1)
             usable = np.isfinite(lengths) & (lengths > 0)
@@ -358,12 +374,14 @@ class _Comparing:
 
     def _claims_differ(self, kept: int, place: int) -> bool:
         has_texts = self._read[kept].text and self._read[place].text
-        return bool(has_texts) and self.passages.claims_differ(kept, place)
+        numbers = self.passages.numbers
+        return bool(has_texts) and self.passages.claims_differ(numbers[kept], numbers[place])
 
     def _says_something_else(self, kept: int, place: int) -> bool:
         has_texts = self._read[kept].text and self._read[place].text
+        number, other = self.passages.numbers[place], self.passages.numbers[kept]
         return bool(has_texts) and (
-            self.passages.claims_differ(kept, place) or self.passages.says_more(place, kept)
+            self.passages.claims_differ(other, number) or self.passages.says_more(number, other)
         )
 
 
@@ -395,7 +413,8 @@ def _wanting(passages: Passages, read: Sequence[_Read], best: Sequence[int], lim
         if len(taken) == limit:
             break
         lineage = read[place].lineage
-        new = passages.overlap.new_share(place, taken)
+        numbers = passages.numbers
+        new = passages.overlap.new_share(numbers[place], [numbers[other] for other in taken])
         if lineage is not None and lineage in lineages:
             wanting[place] = (DropReason.SAME_LINEAGE, None)
         elif new < MIN_NEW_TEXT:
@@ -430,21 +449,42 @@ def _read(hit: Any, place: int) -> _Read:
     elif not isinstance(text, str):
         raise TypeError(f"the text of hit {place} is of type {type(text).__name__}; it has to be a string")
     try:
+        hash((group, lineage))  # they are looked up
         return _Read(
             text,
             None if score is None else float(score),
             identity,
             _urls(url, sources),
             group,
-            int(simhash, 16) if isinstance(simhash, str) else simhash,
+            _number_of(simhash),
             vector,
             lineage,
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"hit {place} cannot be read: {error}") from error
 
 
+def _vector(vector: Any, place: int) -> npt.NDArray[np.float64] | None:
+    if vector is None:
+        return None
+    try:
+        numbers = np.asarray(vector, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"the vector of hit {place} cannot be read: {error}") from error
+    if numbers.ndim != 1:
+        raise TypeError(
+            f"the vector of hit {place} has {numbers.ndim} dimensions; it has to be a row of numbers"
+        )
+    return numbers
+
+
+def _number_of(simhash: Any) -> int | None:
+    return int(simhash, 16) if isinstance(simhash, str) else None if simhash is None else index(simhash)
+
+
 def _urls(url: Any, sources: Any) -> tuple[str, ...]:
+    if url is not None and not isinstance(url, str):
+        raise TypeError(f"its url is of type {type(url).__name__}; it has to be a string")
     if not sources:
         return () if url is None else (url,)
     listed = sources.splitlines() if isinstance(sources, str) else [_url_of(source) for source in sources]

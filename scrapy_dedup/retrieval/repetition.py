@@ -115,10 +115,16 @@ class Alike(NamedTuple):
 
 
 class Passages:
-    """Some passages that are held against each other; each is read once at most."""
+    """Some passages that are held against each other; each is read once at most, and so are its copies.
+
+    Attributes:
+        numbers: of the text of each passage among the distinct ones, which all methods take.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = texts
+        distinct: dict[str, int] = {}
+        self.numbers = [distinct.setdefault(text, len(distinct)) for text in texts]
+        self._texts = [*distinct]
         self._split: dict[int, Sequence[str]] = {}
         self._readings: dict[int, Reading] = {}
         self._verdicts: dict[tuple[int, int], Verdict] = {}
@@ -126,7 +132,7 @@ class Passages:
 
     @cached_property
     def overlap(self) -> Overlap:
-        """The shingles that they share, counted when first asked for."""
+        """The shingles that the distinct texts share, counted when first asked for."""
         return Overlap(self._texts)
 
     def claims_differ(self, a: int, b: int) -> bool:

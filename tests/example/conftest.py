@@ -18,6 +18,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh copy of the example project, without what crawls left in the original."""
     target = tmp_path_factory.mktemp("project") / "example_project"
     shutil.copytree(
-        EXAMPLE_PROJECT, target, ignore=shutil.ignore_patterns("dedup", "dedup.db*", "__pycache__")
+        EXAMPLE_PROJECT, target, ignore=shutil.ignore_patterns("dedup", "dedup-*", "dedup.db*", "__pycache__")
     )
     return target

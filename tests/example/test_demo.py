@@ -117,7 +117,7 @@ def test_the_ledger_holds_no_other_text(first):
     strangers = [
         body.text[:200]
         for body in first.new_bodies
-        if not any(page["sentences"][0] in body.text for page in _originals(first))
+        if not any(_holders(page, [body.text]) for page in _originals(first))
     ]
     assert strangers == []
     assert len(first.new_bodies) == len(_originals(first))
@@ -196,8 +196,9 @@ def test_the_second_crawl_observes_every_page_again(first, second):
     assert {seen.url_key for seen in first.observations} == {seen.url_key for seen in second.observations}
 
 
-def test_make_demo_ends_with_the_funnel_and_the_paths(second, project, port):
-    """A third run, as the script behind ``make demo`` does it; it adds no text."""
+@pytest.fixture(scope="module")
+def told(second, project, port):
+    """What a third run says, as the script behind ``make demo`` does it; it adds no text."""
     ran = subprocess.run(
         [sys.executable, "demo.py", f"port={port}", "edition=2"],
         cwd=project,
@@ -207,6 +208,64 @@ def test_make_demo_ends_with_the_funnel_and_the_paths(second, project, port):
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    assert re.search(r"new bodies +0\b", ran.stdout)
-    for path in ("dedup.db", "dedup/observations.jsonl", "dedup/bodies.jsonl"):
-        assert str(project / path) in ran.stdout
+    return ran.stdout
+
+
+def test_make_demo_shows_the_funnel_with_chunks_the_plan_and_the_paths(told, project):
+    assert re.search(r"new bodies +0\b", told)
+    chunks, distinct = (
+        int(re.search(rf"^{label} +(\d+)", told, re.MULTILINE)[1]) for label in ("chunks", "distinct chunks")
+    )
+    assert distinct < 0.8 * chunks
+    assert re.search(rf"^upsert +{distinct}$", told, re.MULTILINE)
+    for path in (
+        "dedup.db",
+        *(f"dedup/{name}.jsonl" for name in ("observations", "bodies", "chunks", "plan")),
+    ):
+        assert (project / path).is_file()
+        assert str(project / path) in told
+
+
+def test_the_readme_shows_a_question_as_the_demo_does(told):
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(At which .*?)```", readme, re.DOTALL)
+    assert [line for line in shown.splitlines() if line not in told] == []
+
+
+def _hits(told, question, index):
+    """Return the sentence and the place of each hit that the demo shows for a question."""
+    _, _, rest = told.partition(question)
+    block = re.search(rf"  {index}, \d+ passages.*\n((?:    - .*\n)+)", rest)[1]
+    return [re.fullmatch(r"    - (.*?) +(/\S*.*)", line).groups() for line in block.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("question", "answers"),
+    [
+        pytest.param(
+            "How long do I have to wait",
+            [("eleven minutes", "/docs/api/Client and 41 more")],
+            id="a preamble that 42 pages share",
+        ),
+        pytest.param(
+            "How do I bleed the pump",
+            [("a quarter to the left", "/handbook/v1/pump and 5 more")],
+            id="a section that three versions and their print pages share",
+        ),
+        pytest.param(
+            "At which pressure",
+            [("at 6 bar", "/handbook/v1/pump and 3 more"), ("at 8 bar", "/handbook/v3/pump and 1 more")],
+            id="a number that differs in the last version",
+        ),
+    ],
+)
+def test_the_demo_finds_copies_before_and_each_answer_once_after(told, question, answers):
+    before = _hits(told, question, "before")
+    assert len(before) == 5
+    assert all(any(said in sentence for said, _ in answers) for sentence, _ in before)
+    after = _hits(told, question, "after")
+    assert len({sentence for sentence, _ in after}) == len(after) == 5
+    for (sentence, places), (said, seen_at) in zip(after, answers, strict=False):
+        assert said in sentence
+        assert places == seen_at
+    assert not any(said in sentence for sentence, _ in after[len(answers) :] for said, _ in answers)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import pytest
+
+from scrapy_dedup.errors import DedupError
+from scrapy_dedup.jobs import live
 
 from ..ledger.test_schemas import validate
 from .conftest import GONE, TIMEOUT
@@ -178,3 +183,14 @@ def test_other_corpora_do_not_count(site):
     site.crawl({"/b": TEXT})
     assert [len(one.sources) for one in site.chunks().records] == [1]
     assert [one.corpus for one in site.chunks(corpus="other").records] == ["other"]
+
+
+def test_a_full_disk_is_said_where_the_work_file_stands(site, monkeypatch, tmp_path):
+    site.crawl({f"/{number}": paragraph(number) for number in range(3)})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(live, "_TABLES", "pragma max_page_count = 3;" + live._TABLES)
+
+    with pytest.raises(DedupError, match=rf"in {tmp_path} cannot be used \(database or disk is full\)"):
+        site.chunks()
+
+    assert not [*tmp_path.glob("dedup-chunks-*")]

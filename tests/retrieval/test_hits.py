@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scrapy_dedup.near import simhash
 from scrapy_dedup.near.claims import Verdict, compare
 from scrapy_dedup.retrieval import Dropped, DropReason, Hit, Kept, dedupe_hits
-from scrapy_dedup.retrieval.repetition import places_between, screened_claims
+from scrapy_dedup.retrieval import hits as hits_module
+from scrapy_dedup.retrieval.repetition import Passages, places_between, screened_claims
 
 GATE = (
     "The gate of the garden closes at nine in the evening, and visitors are asked to leave the paths by "
@@ -364,11 +365,19 @@ def test_what_is_out_of_range_is_refused(options, message):
         ({"text": "x", "simhash": "xyz"}, "hit 1 cannot be read"),
         ({"text": "x", "sources": [{"title": "no url"}]}, "hit 1 cannot be read: a source has to be a URL"),
         ({"text": "x", "sources": [3]}, "hit 1 cannot be read: a source has to be a URL"),
+        ({"text": "x", "score": 10**400}, "hit 1 cannot be read"),
+        ({"text": "x", "simhash": 1.5}, "hit 1 cannot be read"),
+        ({"text": "x", "group": ["g"]}, "hit 1 cannot be read"),
+        ({"text": "x", "lineage": {}}, "hit 1 cannot be read"),
+        ({"text": "x", "url": ["https://s.example/"]}, "hit 1 cannot be read"),
+        ({"text": "x", "vector": 3}, "vector of hit 1 has 0 dimensions"),
+        ({"text": "x", "vector": [[1, 2]]}, "vector of hit 1 has 2 dimensions"),
+        ({"text": "x", "vector": "ab"}, "vector of hit 1 cannot be read"),
     ],
 )
 def test_a_hit_that_cannot_be_read_is_named(wrong, message):
     with pytest.raises(TypeError, match=message):
-        dedupe_hits([{"text": "right"}, wrong])
+        dedupe_hits([{"text": "right", "vector": [1.0, 0.0]}, wrong])
 
 
 # -- diversity
@@ -517,3 +526,21 @@ def test_many_hits_take_bounded_memory_and_time():
     kept, dropped = dedupe_hits([Hit(text) for text in texts * 2])
 
     assert (len(kept), len(dropped)) == (150, 150)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"group": "one"}, {"simhash": "00ff00ff00ff00ff"}, {"vector": [1.0, 0.0]}],
+    ids=["texts", "a group", "fingerprints", "vectors"],
+)
+def test_of_many_passages_that_all_claim_something_else_each_is_read_beside_some(fields, monkeypatch):
+    monkeypatch.setattr(hits_module, "MAX_READ", 5)
+    pairs = []
+    differ = Passages.claims_differ
+    monkeypatch.setattr(Passages, "claims_differ", lambda *of: pairs.append(of) or differ(*of))
+    texts = [GATE.replace("nine", f"{place} minutes") for place in range(40)]
+
+    kept, _ = dedupe_hits([Hit(text, id=f"entry {place}", **fields) for place, text in enumerate(texts)])
+
+    assert len(kept) == 40
+    assert len(pairs) <= 40 * 5 * 3

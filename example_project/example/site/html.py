@@ -147,11 +147,20 @@ def _paragraphs(tag: str, attributes: str, sentences: Iterable[str]) -> str:
 
 
 def _article(page: Page, visit: Visit) -> str:
-    paragraphs = [f"<p>{escape(' '.join(sentences))}</p>" for sentences in page.paragraphs]
+    paragraphs = [*map(_paragraph, page.preamble), *map(_paragraph, page.paragraphs)]
+    if page.headings:
+        paragraphs = [
+            f"<h2>{escape(heading)}</h2>{text}"
+            for heading, text in zip(page.headings, paragraphs, strict=True)
+        ]
     if _is_live(page):
         paragraphs = [_timestamp(visit), paragraphs[0], _advertisement(visit), *paragraphs[1:]]
     text = "\n".join(paragraphs)
     return f"<article><h1>{escape(page.title)}</h1>\n{text}\n{_properties(page.product)}</article>"
+
+
+def _paragraph(sentences: Sequence[str]) -> str:
+    return f"<p>{escape(' '.join(sentences))}</p>"
 
 
 def _properties(product: Product | None) -> str:

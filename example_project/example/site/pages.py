@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from example.site.handbook import PREAMBLE, chapters
 from example.site.prose import Writer
 
 SEED = "harbour-street-7"
@@ -77,6 +78,8 @@ class Page:
         product: the article that the page is about.
         category: the category whose goods the page lists.
         number: which page of the list this is.
+        headings: one above each paragraph, or none at all.
+        preamble: what stands above the main text, the same on many pages.
     """
 
     key: str
@@ -88,6 +91,8 @@ class Page:
     product: Product | None = None
     category: str | None = None
     number: int = 1
+    headings: tuple[str, ...] = ()
+    preamble: tuple[tuple[str, ...], ...] = ()
 
     @property
     def path(self) -> str:
@@ -117,7 +122,7 @@ def build_pages(edition: int = 1) -> tuple[Page, ...]:
         edition: 1 or more; another edition differs in the text of ``/changelog`` alone.
     """
     writer = Writer(SEED)
-    originals = [*_shop(writer), *_guides(writer), *_news(writer), *_special(writer)]
+    originals = [*_shop(writer), *_guides(writer), *_news(writer), *_special(writer), *_handbook()]
     originals.append(_changelog(edition, writer))
     return (*originals, *_copies({page.key: page for page in originals}))
 
@@ -164,12 +169,23 @@ def _shop(writer: Writer) -> Iterator[Page]:
 def _guides(writer: Writer) -> Iterator[Page]:
     for topic in _GUIDE_TOPICS:
         slug = topic.replace(" the ", " ").replace(" a ", " ").replace(" ", "-")
-        yield Page(f"/docs/{slug}", "guide", topic.capitalize(), writer.paragraphs("guide", {"topic": topic}))
+        yield _guide(f"/docs/{slug}", "guide", topic, writer)
     for key, topic in (
         ("/docs/api/Client", "using the Client class"),
         ("/docs/api/client", "running client.exe"),
     ):
-        yield Page(key, "case_sensitive", topic.capitalize(), writer.paragraphs("guide", {"topic": topic}))
+        yield _guide(key, "case_sensitive", topic, writer)
+
+
+def _guide(key: str, kind: str, topic: str, writer: Writer) -> Page:
+    text = writer.paragraphs("guide", {"topic": topic})
+    return Page(key, kind, topic.capitalize(), text, preamble=PREAMBLE)
+
+
+def _handbook() -> Iterator[Page]:
+    for chapter in chapters():
+        key = f"/handbook/v{chapter.version}/{chapter.name}"
+        yield Page(key, "handbook", chapter.title, chapter.paragraphs, headings=chapter.headings)
 
 
 def _news(writer: Writer) -> Iterator[Page]:
@@ -229,9 +245,10 @@ def _changelog(edition: int, others: Writer) -> Page:
 def _copies(originals: Mapping[str, Page]) -> Iterator[Page]:
     guides = [page for page in originals.values() if page.kind == "guide"]
     products = [page for page in originals.values() if page.kind == "product"]
+    handbook = [page for page in originals.values() if page.kind == "handbook"]
     live = originals["/live"]
     yield from _under("/mirror", "mirror", [*guides[:10], live])
-    yield from _under("/print", "print", [*guides[5:10], *products[:10], live])
+    yield from _under("/print", "print", [*guides[5:10], *products[:10], *handbook, live])
     for page in guides[10:15]:
         yield replace(page, kind="alias", host="alias", duplicates_of=page.key)
 

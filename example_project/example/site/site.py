@@ -44,6 +44,9 @@ _MOVED: Mapping[str, tuple[int, str]] = {
     "/shop/sale": (302, "/shop/garden?color=red&sort=price"),
 }
 
+# The home page and the overview of guides link to each of these.
+_LISTED_KINDS = ("guide", "case_sensitive", "handbook")
+
 _SESSION = re.compile(r"[0-9a-f]{32}")
 _JSESSIONID = re.compile(r";jsessionid=[^/?#]*", re.IGNORECASE)
 _SIGNING_KEY = b"harbour-street-files"
@@ -104,7 +107,9 @@ class Site:
                     "path": page.key,
                     "host": page.host,
                     "kind": page.kind,
-                    "sentences": [text for paragraph in page.paragraphs for text in paragraph],
+                    "sentences": [
+                        text for paragraph in (*page.preamble, *page.paragraphs) for text in paragraph
+                    ],
                     "duplicates_of": page.duplicates_of,
                 }
                 for page in self.pages
@@ -162,7 +167,7 @@ class Site:
             yield from all_spellings("/changelog", visit)
             yield from (f"{visit.alias}{path}" for path in ("/", "/shop/", "/news", "/faq"))
         if page.key in ("/", "/guides/"):
-            yield from (other.key for other in self.pages if other.kind in ("guide", "case_sensitive"))
+            yield from (other.key for other in self.pages if other.kind in _LISTED_KINDS)
         if page.kind == "guide":
             yield from (f"{page.key}/", f"{page.key}#step-2", f"{page.key}?utm_source=handbook&gclid=Cj0KCQ")
         if page.kind == "product":
