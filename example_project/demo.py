@@ -56,7 +56,7 @@ def _tell_what_is_next() -> None:
     # The environment need not be activated; resolving the path would leave it.
     python = os.path.normpath(sys.executable)
     scrapy = os.path.normpath(Path(sys.executable).with_name("scrapy"))
-    print(f"  {python} ask.py 'When does the service desk answer?'")
+    print(f"  {python} ask.py 'Where is the serial number stamped?'")
     print(f"  {scrapy} dedup stats")
     print(f"  {scrapy} dedup explain 'http://LOCALHOST:8765/shop/tools?color=red'")
     print(f"  {scrapy} dedup plan --applied {plan_id}")
