@@ -49,7 +49,8 @@ class Owner:
 
     Attributes:
         url_key: identifies it.
-        url: the one to cite it under.
+        url: the one to cite it under: its confirmed canonical, or the spelling that was seen first, since
+            which of them a crawl comes to first may change each time.
         observation_id: its latest valid observation.
         title: of the page.
         body: the ordinal of the text that it shows; None for a page that owns none.
@@ -82,6 +83,7 @@ class _Key:
     """What the observations of a URL key leave of it."""
 
     digest: bytes
+    first_page: int = 0
     page: int = 0
     page_job: int = 0
     last: _Moment = _NOTHING_YET
@@ -90,6 +92,8 @@ class _Key:
         """Take the next observation into account."""
         has_text = row["space"] is not None
         evidence = evidence_of(_OUTCOMES[row["outcome"]], has_text=has_text, reason=row["reason"])
+        if has_text and not self.first_page:
+            self.first_page = row["ordinal"]
         if has_text and row["job"] >= self.page_job:
             self.page, self.page_job = row["ordinal"], row["job"]
         if evidence is not Evidence.NONE:
@@ -125,11 +129,12 @@ class LivePages:
         """Yield every key that was ever valid, in the order of the digests of the keys."""
         keys = (key for key in self._keys() if key.page)
         while part := list(islice(keys, KEYS_AT_ONCE)):
-            read = {row["ordinal"]: (row, record) for row, record in self._read([key.page for key in part])}
+            pages = {ordinal for key in part for ordinal in (key.first_page, key.page)}
+            read = {row["ordinal"]: (row, record) for row, record in self._read(sorted(pages))}
             away = self._away(part, read)
             for key in part:
-                row, record = read[key.page]
-                yield _owner(row, record, away.get(key.digest))
+                _, first = read[key.first_page]
+                yield _owner(*read[key.page], away.get(key.digest), spelled=first.url)
 
     def _keys(self) -> Iterator[_Key]:
         jobs = sa.select(_t.job.c.ordinal).where(
@@ -194,13 +199,13 @@ def _end_of_redirect(seen: Iterable[Row], job: int) -> str | None:
     return {Evidence.PAGE: "moved", Evidence.GONE: "gone"}.get(strongest)
 
 
-def _owner(row: Row, record: ObservationRecord, away: str | None) -> Owner:
+def _owner(row: Row, record: ObservationRecord, away: str | None, *, spelled: str) -> Owner:
     is_review = record.action is Action.REVIEW
     reason = away or (_NOT_OWNING.get(record.reason or "") if is_review else None)
     related = row["related_observation"]
     return Owner(
         url_key=record.url_key,
-        url=record.document_url or record.url,
+        url=spelled if record.document_url in (None, record.url) else record.document_url,
         observation_id=record.observation_id,
         title=record.title.value if record.title else None,
         body=None if reason else row["body"],

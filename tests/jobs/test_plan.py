@@ -53,6 +53,18 @@ def test_a_page_that_timed_out_or_was_not_visited_deletes_nothing(site):
     assert site.plan().counts.is_empty
 
 
+def test_another_spelling_of_the_same_url_changes_nothing(site):
+    """Which spelling a crawl comes to first may change each time; a confirmed canonical goes before all."""
+    site.crawl({"/a": X})
+    site.plan(apply=True)
+    site.crawl({"/a/?sid=7": (X, {"url_key": SITE + "/a"})})
+
+    plan = site.plan()
+
+    assert plan.counts.is_empty
+    assert [source.url for source in plan.keeps[0].sources] == [SITE + "/a"]
+
+
 def test_a_page_that_is_back_is_upserted_without_embedding_it_again(site):
     site.crawl({"/a": X})
     first = site.plan(apply=True)
