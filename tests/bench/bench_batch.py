@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import math
 import os
 import random
 import re
@@ -22,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from report import Report
 from scipy import sparse
 
 from scrapy_dedup.batch import Plan, run_batch
@@ -38,21 +38,6 @@ MILLION_BYTES = 4_000_000_000
 _LETTERS = random.Random(3)
 WORDS = ["".join(_LETTERS.choices("eetaaoinshrdlu", k=2 + number % 8)) for number in range(30_000)]
 FREQUENCIES = list(itertools.accumulate(1 / (rank + 2.7) for rank in range(1, len(WORDS) + 1)))
-
-
-class Report:
-    """Bounds as they are measured."""
-
-    def __init__(self) -> None:
-        self.missed = 0
-
-    def line(self, what: str, value: float, *, least: float = -math.inf, most: float = math.inf) -> None:
-        ok = least <= value <= most
-        self.missed += not ok
-        bound = " and ".join(
-            [f">= {least:g}"] * math.isfinite(least) + [f"<= {most:g}"] * math.isfinite(most)
-        )
-        print(f"  {what:<58} {value:12,.3f}   {bound:<20} {'ok' if ok else 'MISSED'}", flush=True)
 
 
 def make_texts(count: int, words: int, seed: int = 1) -> Iterator[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 import random
 import re
 import statistics
@@ -21,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
+from report import Report
 
 from scrapy_dedup.near import simhash_batch
 from scrapy_dedup.near.claims import claim_tokens
@@ -44,21 +44,6 @@ def is_ordinary(word: str) -> bool:
 ORDINARY = [word for word in WORDS if is_ordinary(word)]
 
 Hits = list[dict[str, object]]
-
-
-class Report:
-    """Bounds as they are measured."""
-
-    def __init__(self) -> None:
-        self.missed = 0
-
-    def line(self, what: str, value: float, *, least: float = -math.inf, most: float = math.inf) -> None:
-        ok = least <= value <= most
-        self.missed += not ok
-        bound = " and ".join(
-            [f">= {least:g}"] * math.isfinite(least) + [f"<= {most:g}"] * math.isfinite(most)
-        )
-        print(f"  {what:<58} {value:10,.3f}   {bound:<12} {'ok' if ok else 'MISSED'}", flush=True)
 
 
 def passage(source: random.Random) -> list[str]:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from report import Report
 
 from scrapy_dedup.near import simhash_batch
 from scrapy_dedup.near.hamming import HammingIndex
@@ -36,21 +37,6 @@ CHUNKS = 6
 _LETTERS = random.Random(3)
 WORDS = ["".join(_LETTERS.choices("eetaaoinshrdlu", k=2 + number % 8)) for number in range(20_000)]
 FREQUENCIES = list(itertools.accumulate(1 / (rank + 2.7) for rank in range(1, len(WORDS) + 1)))
-
-
-class Report:
-    """Bounds as they are measured."""
-
-    def __init__(self) -> None:
-        self.missed = 0
-
-    def line(self, what: str, value: float, *, least: float = -math.inf, most: float = math.inf) -> None:
-        ok = least <= value <= most
-        self.missed += not ok
-        bound = " and ".join(
-            [f">= {least:g}"] * math.isfinite(least) + [f"<= {most:g}"] * math.isfinite(most)
-        )
-        print(f"  {what:<58} {value:12,.3f}   {bound:<20} {'ok' if ok else 'MISSED'}", flush=True)
 
 
 def make_texts(count: int, words: int, seed: int = 1) -> list[str]:

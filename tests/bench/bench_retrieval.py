@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import math
 import re
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from report import Report
 from retrieval_sites import (
     Model,
     NotAvailable,
@@ -61,21 +61,6 @@ SHOWN = 5
 FETCHED = 20
 WASTE = 0.8
 NOT_REPEATED = {DropReason.OVER_LIMIT, DropReason.NOT_VISIBLE}
-
-
-class Report:
-    """Bounds as they are measured."""
-
-    def __init__(self) -> None:
-        self.missed = 0
-
-    def line(self, what: str, value: float, *, least: float = -math.inf, most: float = math.inf) -> None:
-        ok = least <= value <= most
-        self.missed += not ok
-        bound = " and ".join(
-            [f">= {least:g}"] * math.isfinite(least) + [f"<= {most:g}"] * math.isfinite(most)
-        )
-        print(f"  {what:<58} {value:10,.3f}   {bound:<12} {'ok' if ok else 'MISSED'}", flush=True)
 
 
 # -- from a site to chunk records
