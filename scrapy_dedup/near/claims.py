@@ -15,10 +15,10 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,7 @@ class Kind(str, enum.Enum):
     POLARITY = "polarity"
     OPERATOR = "operator"
     NAME = "name"
+    INITIAL = "initial"  # a capital letter that begins a sentence or a heading: a name, or any other word
 
 
 class Token(NamedTuple):
@@ -188,7 +189,7 @@ def claim_tokens(text: str) -> list[Token]:
 
 def _tokens(text: str) -> Iterator[Token]:
     found = list(_TOKEN.finditer(text))
-    names = _names(found)
+    names, initials = _names(found)
     previous: Kind | None = None
     for match in found:
         if match["end"]:
@@ -200,6 +201,8 @@ def _tokens(text: str) -> Iterator[Token]:
             token = Token(match[0], Kind.UNIT)
         if token.kind is None and match[0] in names:
             token = Token(token.text, Kind.NAME)
+        elif token.kind is None and match[0] in initials:
+            token = Token(token.text, Kind.INITIAL)
         yield token
         previous = token.kind
 
@@ -218,14 +221,15 @@ def _classified(raw: str, group: str) -> Token:
     return Token(word, kind)
 
 
-def _names(found: Sequence[re.Match[str]]) -> frozenset[str]:
-    """Return the words that begin with a capital letter, other than those the text also has without one.
+def _names(found: Sequence[re.Match[str]]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words with a capital letter within a sentence, and those with one only where one begins.
 
     Within a sentence the letter says enough. Where a sentence or a heading begins nobody can tell "Berlin"
-    from "However", so a word is taken for a name unless it stands in small letters elsewhere.
+    from "Rain", but many words are no names: those that the text has in small letters elsewhere, and those of
+    the table of openings ("However").
     """
     names: set[str] = set()
-    first: set[str] = set()
+    initials: set[str] = set()
     small: set[str] = set()
     sentence_starts = True
     for match in found:
@@ -233,9 +237,10 @@ def _names(found: Sequence[re.Match[str]]) -> frozenset[str]:
             if not match[0][0].isupper():
                 small.add(match[0])
             else:
-                (first if sentence_starts else names).add(match[0])
+                (initials if sentence_starts else names).add(match[0])
         sentence_starts = bool(match["end"])
-    return frozenset(names | {word for word in first if word.lower() not in small})
+    ordinary = small | _openings()
+    return frozenset(names), frozenset(word for word in initials if _folded(word) not in ordinary)
 
 
 def _measures(set_a: Hashes, set_b: Hashes) -> tuple[float, float, float]:
@@ -265,14 +270,17 @@ def _span(tokens_a: Sequence[Token], tokens_b: Sequence[Token], place: Place) ->
 
 
 def _critical(left: Sequence[Token], right: Sequence[Token]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the tokens of both sides that can change a claim; a name counts where both sides are short."""
-    sides = (left, right)
-    named = any(token.kind is Kind.NAME for side in sides for token in side)
+    """Return the tokens of both sides that can change a claim; what may be a name counts in place of one."""
+    named = any(token.kind in (Kind.NAME, Kind.INITIAL) for token in (*left, *right))
     if named and len(left) == len(right) <= PASSAGE_TOKENS:
         # One word for another where one of the two is a name: compare them all.
         return tuple(token.text for token in left), tuple(token.text for token in right)
-    critical_a, critical_b = (tuple(token.text for token in side if token.kind is not None) for side in sides)
-    return critical_a, critical_b
+    return tuple(_claims(left)), tuple(_claims(right))
+
+
+def _claims(tokens: Iterable[Token]) -> Iterator[str]:
+    """Yield the tokens that can change a claim wherever they stand."""
+    return (token.text for token in tokens if token.kind not in (None, Kind.INITIAL))
 
 
 def _is_passage(start: int, end: int, other_start: int, other_end: int) -> bool:
@@ -288,8 +296,8 @@ def _claims_of_passages(
     claims_b: Counter[str] = Counter()
     for start, end, new_start, new_end in places:
         if _is_passage(start, end, new_start, new_end) or _is_passage(new_start, new_end, start, end):
-            claims_a.update(token.text for token in tokens_a[start:end] if token.kind is not None)
-            claims_b.update(token.text for token in tokens_b[new_start:new_end] if token.kind is not None)
+            claims_a.update(_claims(tokens_a[start:end]))
+            claims_b.update(_claims(tokens_b[new_start:new_end]))
     return claims_a != claims_b
 
 
@@ -409,11 +417,22 @@ def _folded(word: str) -> str:
 @functools.cache
 def _kinds() -> Mapping[str, Kind]:
     """Return what each word of the tables is; the first table that has it wins."""
-    source = resources.files(__package__ or "").joinpath("claims.toml").read_text("utf-8")
-    tables = tomllib.loads(source)
     found: dict[str, Kind] = {}
-    for name, by_language in tables.items():
+    for name, by_language in _tables()["claims"].items():
         for words in by_language.values():
             for word in words:
                 found.setdefault(_folded(word), Kind(name))
     return found
+
+
+@functools.cache
+def _openings() -> frozenset[str]:
+    """Return words that begin sentences and are no names."""
+    return frozenset(_folded(word) for words in _tables()["openings"].values() for word in words)
+
+
+@functools.cache
+def _tables() -> Mapping[str, Any]:
+    source = resources.files(__package__ or "").joinpath("claims.toml").read_text("utf-8")
+    tables: dict[str, Any] = tomllib.loads(source)
+    return tables

@@ -202,13 +202,15 @@ def screened_claims(a: Sequence[str], b: Sequence[str], places: Sequence[Place])
             in_doubt = True
             continue
         differing = [*left, *right]
+        # What a word is to a claim can depend on its neighbours: "m" is a unit behind a number, "#" is markup
+        # at the start of a line.
+        left_in_place = a[max(0, start - 1) : end + 1]
+        right_in_place = b[max(0, new_start - 1) : new_end + 1]
+        in_doubt = in_doubt or not all(map(_is_spoken, (*left_in_place, *right_in_place)))
         if all(map(_is_ordinary, differing)):
             continue
         in_doubt = in_doubt or not all(map(_is_plain, differing))
-        # What a word is to a claim can depend on its neighbours: "m" is a unit behind a number.
-        before = _critical(a[max(0, start - 1) : end + 1])
-        after = _critical(b[max(0, new_start - 1) : new_end + 1])
-        if before != after and all(any(map(str.isalnum, word)) for word in differing):
+        if _critical(left_in_place) != _critical(right_in_place) and all(map(_is_spoken, differing)):
             return True
     return None if in_doubt else False
 
@@ -245,7 +247,12 @@ def places_between(a: Sequence[str], b: Sequence[str]) -> Iterator[Place]:
 
 def _critical(words: Sequence[str]) -> list[Token]:
     tokens = claim_tokens(" ".join(words))
-    return [token for token in tokens if token.kind is not None and token.kind is not Kind.NAME]
+    return [token for token in tokens if token.kind not in (None, Kind.NAME, Kind.INITIAL)]
+
+
+def _is_spoken(word: str) -> bool:
+    """Tell whether a word is more than signs."""
+    return any(map(str.isalnum, word))
 
 
 def _is_plain(word: str) -> bool:

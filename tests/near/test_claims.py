@@ -137,6 +137,9 @@ OTHER_CLAIM = {
 
 # description: two texts that differ in words of no such kind
 EDITED = {
+    "another word that begins a sentence": (PARAGRAPH, PARAGRAPH.replace("The crew helps", "A crew helps")),
+    "a word before the first one": (PARAGRAPH, "However, the" + PARAGRAPH.removeprefix("The")),
+    "a name or not at the beginning, of one side alone": (PARAGRAPH, "Ferries: " + PARAGRAPH),
     "another adjective": (PARAGRAPH, PARAGRAPH.replace("old harbour", "small harbour")),
     "a word added": (PARAGRAPH, PARAGRAPH.replace("The crew helps", "The crew kindly helps")),
     "a word taken out": (PARAGRAPH, PARAGRAPH.replace("and prams", "")),

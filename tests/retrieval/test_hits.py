@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scrapy_dedup.near import simhash
@@ -497,7 +497,8 @@ def test_no_repetition_claims_something_else(texts, vector):
 
 WORDS = str.split(
     "the gate was open closed not never 5 10,000 km m may must Paris in London 3.5 % on monday first "
-    "a garden of plants, shows. and visitors 'quoted' co-operative don't # - > | 1 000 2024-01-01 yes no"
+    "a garden of plants, shows. and visitors 'quoted' co-operative don't # - > | 1 000 2024-01-01 yes no "
+    "Berlin. Rain However"
 )
 
 
@@ -506,6 +507,8 @@ WORDS = str.split(
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=24),
     st.lists(st.tuples(st.integers(0, 24), st.sampled_from(WORDS), st.integers(0, 2)), max_size=3),
 )
+@example(words=["5", "#"], changes=[(2, "km", 0)])  # a sign stands between the number and its unit
+@example(words=[">"], changes=[(0, "the", 0)])  # a quotation becomes a comparison
 def test_a_first_look_never_overlooks_a_claim_that_reading_the_whole_text_finds(words, changes):
     after = list(words)
     for place, word, taken_out in changes:
