@@ -201,6 +201,8 @@ def screened_claims(a: Sequence[str], b: Sequence[str], places: Sequence[Place])
         if max(len(left), len(right)) >= PASSAGE_TOKENS:
             in_doubt = True
             continue
+        if len(left) == len(right) == 1 and _is_number(left[0]) and _is_number(right[0]):
+            return True
         differing = [*left, *right]
         # What a word is to a claim can depend on its neighbours: "m" is a unit behind a number, "#" is markup
         # at the start of a line.
@@ -248,6 +250,11 @@ def places_between(a: Sequence[str], b: Sequence[str]) -> Iterator[Place]:
 def _critical(words: Sequence[str]) -> list[Token]:
     tokens = claim_tokens(" ".join(words))
     return [token for token in tokens if token.kind not in (None, Kind.NAME, Kind.INITIAL)]
+
+
+def _is_number(word: str) -> bool:
+    """Tell whether a word is of digits alone; of two such that differ each says something else."""
+    return word.rstrip(_PUNCTUATION).isdecimal()
 
 
 def _is_spoken(word: str) -> bool:
