@@ -398,7 +398,7 @@ def make_draft(draft: Path, fill: Callable[[sa.Connection], None] | None = None)
     sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     try:
         with engine.begin() as connection:
-            _upgrade(connection, 0)
+            schema.create(connection)
             if fill is not None:
                 fill(connection)
     finally:
@@ -422,8 +422,10 @@ def _bring_up_to_date(connection: sa.Connection, target: Target) -> None:
     version = _postgresql_version(connection, target) if target.path is None else _held_version(connection)
     if version is not None and version > schema.SCHEMA_VERSION:
         raise LedgerTooNew(f"The ledger {target.name} has just been migrated by a newer scrapy_dedup.")
-    if version != schema.SCHEMA_VERSION:
-        _upgrade(connection, version or 0)
+    if version is None:
+        schema.create(connection)
+    elif version < schema.SCHEMA_VERSION:
+        _upgrade(connection, version)
 
 
 def _held_version(connection: sa.Connection) -> int:
@@ -434,7 +436,7 @@ def _held_version(connection: sa.Connection) -> int:
 
 
 def _upgrade(connection: sa.Connection, version: int) -> None:
-    # Alembic takes a tenth of a second to import, and only new and outdated ledgers need it.
+    # Alembic takes a tenth of a second to import, and only outdated ledgers need it.
     from scrapy_dedup.ledger.migrations import upgrade  # noqa: PLC0415
 
     upgrade(connection, version)

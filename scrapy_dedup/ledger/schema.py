@@ -323,3 +323,16 @@ index_change = sa.Table(
     sa.Column("owners", sa.LargeBinary, nullable=False),
     sa.ForeignKeyConstraint(["target"], ["index_plan.target"], name="index_change_plan"),
 )
+
+
+def create(connection: sa.Connection) -> None:
+    """Make all tables in an empty database."""
+    metadata.create_all(connection, checkfirst=False)
+    state_version(connection)
+
+
+def state_version(connection: sa.Connection) -> None:
+    """Write down what these tables are, once they are all there."""
+    connection.execute(sa.delete(meta))
+    stated = {"format": FORMAT, "schema_version": str(SCHEMA_VERSION)}
+    connection.execute(sa.insert(meta), [{"name": name, "value": value} for name, value in stated.items()])

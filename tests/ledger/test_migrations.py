@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from scrapy_dedup.ledger import Ledger, migrations
+from scrapy_dedup.ledger import Ledger, migrations, schema
 from scrapy_dedup.ledger.engine import Target, WriteSession, probe
 from scrapy_dedup.ledger.schema import SCHEMA_VERSION, metadata
 from scrapy_dedup.records import to_dict
@@ -23,14 +23,19 @@ def test_every_version_has_its_step():
     assert sorted(migrations.STEPS) == list(range(1, SCHEMA_VERSION + 1))
 
 
-def test_the_sum_of_the_steps_is_the_present_schema(ledger_url):
+@pytest.mark.parametrize("made_by", ["the steps", "the tables"])
+def test_the_sum_of_the_steps_is_the_present_schema(ledger_url, made_by):
     session = WriteSession(Target.parse(ledger_url))
     with session.transaction() as connection:
+        if made_by == "the steps":
+            metadata.drop_all(connection)
+            migrations.upgrade(connection, 0)
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
         names = {name for table in metadata.tables.values() for name in _constraint_names(table)}
         assert {name for table in metadata.tables for name in _held_names(connection, table)} == names
     session.close()
+    assert probe(Target.parse(ledger_url)) == SCHEMA_VERSION
 
 
 def _constraint_names(table: sa.Table) -> set[str]:
@@ -47,17 +52,35 @@ def _held_names(connection: sa.Connection, table: str) -> set[str]:
     return unique | foreign | indexes
 
 
-def test_a_step_that_fails_leaves_nothing(ledger_url, monkeypatch):
+def test_a_step_that_fails_leaves_what_was_there(ledger_url, monkeypatch):
+    target = Target.parse(ledger_url)
+    session = WriteSession(target)
+    with session.transaction() as connection, monkeypatch.context() as patched:
+        metadata.drop_all(connection)
+        patched.setattr(schema, "SCHEMA_VERSION", 1)
+        migrations.upgrade(connection, 0)
+    session.close()
+
     def fail(operations):
-        migrations.v0001_first_schema.upgrade(operations)
+        migrations.v0002_evidence.upgrade(operations)
         raise RuntimeError("in the middle")
 
-    monkeypatch.setattr(migrations, "STEPS", {1: fail})
+    with monkeypatch.context() as patched:
+        patched.setattr(migrations, "STEPS", {**migrations.STEPS, 2: fail})
+        with pytest.raises(RuntimeError, match="in the middle"):
+            WriteSession(target)
+    assert probe(target) == 1
+    WriteSession(target).close()
+    assert probe(target) == SCHEMA_VERSION
+
+
+def test_tables_that_fail_leave_nothing(ledger_url, monkeypatch):
     target = Target.parse(ledger_url)
-    with pytest.raises(RuntimeError, match="in the middle"):
-        WriteSession(target)
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "state_version", lambda connection: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            WriteSession(target)
     assert probe(target) is None
-    monkeypatch.undo()
     WriteSession(target).close()
     assert probe(target) == SCHEMA_VERSION
 

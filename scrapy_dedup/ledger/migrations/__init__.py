@@ -1,7 +1,7 @@
-"""The numbered steps from an empty database to the present schema, run inside the caller's transaction.
+"""The numbered steps from an older schema to the present one, run inside the caller's transaction.
 
 A step never changes once released: it spells its tables out and imports nothing from ``schema``; a test
-compares the sum of the steps with ``schema.metadata`` on each engine.
+compares the sum of the steps with ``schema.metadata``, which new ledgers are made from, on each engine.
 """
 
 from __future__ import annotations
@@ -30,15 +30,4 @@ def upgrade(connection: sa.Connection, version: int) -> None:
     operations = Operations(MigrationContext.configure(connection))
     for number in range(version + 1, schema.SCHEMA_VERSION + 1):
         STEPS[number](operations)
-    _state_version(connection)
-
-
-def _state_version(connection: sa.Connection) -> None:
-    connection.execute(sa.delete(schema.meta))
-    connection.execute(
-        sa.insert(schema.meta),
-        [
-            {"name": "format", "value": schema.FORMAT},
-            {"name": "schema_version", "value": str(schema.SCHEMA_VERSION)},
-        ],
-    )
+    schema.state_version(connection)
