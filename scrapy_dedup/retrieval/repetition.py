@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_dedup.near.alignment import Place, differences
-from scrapy_dedup.near.claims import PASSAGE_TOKENS, Kind, Reading, Token, Verdict, claim_tokens, compare_read
+from scrapy_dedup.near.claim_tokens import Kind, Token, claim_tokens
+from scrapy_dedup.near.claims import PASSAGE_TOKENS, Reading, Verdict, compare_read
 from scrapy_dedup.near.shingles import SHINGLE_TOKENS, UNSPACED, shingle_hashes
 
 OWN_PASSAGE_WORDS = 16

@@ -23,7 +23,7 @@ import numpy as np
 from report import Report
 
 from scrapy_dedup.near import simhash_batch
-from scrapy_dedup.near.claims import claim_tokens
+from scrapy_dedup.near.claim_tokens import claim_tokens
 from scrapy_dedup.retrieval import dedupe_hits
 
 HITS = 20

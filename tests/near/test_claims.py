@@ -12,7 +12,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from scrapy_dedup.near.claims import Kind, Verdict, claim_tokens, compare
+from scrapy_dedup.near.claim_tokens import Kind, claim_tokens
+from scrapy_dedup.near.claims import Verdict, compare
 
 PARAGRAPH = (
     "The ferry to the island leaves from the old harbour every morning and returns in the evening. Tickets "
