@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import shutil
+import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -101,15 +104,44 @@ def test_the_estimate_is_as_good_as_theory_allows():
     assert abs(sum(errors) / len(errors)) <= 0.005
 
 
+@pytest.fixture
+def redis_storage(tmp_path):
+    """Start a Redis server that answers on a socket file alone, and return how datasketch finds it."""
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("no redis-server is installed")
+    socket = tmp_path / "redis"
+    options = ("--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(tmp_path))
+    server = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 20
+        while not socket.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield {"type": "redis", "basename": b"texts", "redis": {"unix_socket_path": str(socket)}}
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
 def test_datasketch_finds_what_was_signed_here():
     words = TEXT.split()
     near = " ".join([*words[:8], "but", *words[9:]])
-    index = MinHashLSH(num_perm=PERMUTATIONS, params=(25, 5))
-    index.insert("first", as_datasketch(minhash(TEXT)))
-    index.insert(
-        "other", as_datasketch(minhash("Granite from the quarry is cut in the yard behind the station."))
-    )
-
-    assert index.query(as_datasketch(minhash(TEXT))) == ["first"]
+    assert found_by_datasketch(None) == [["first"], []]
     ours = similarity(minhash(TEXT), minhash(near))
     assert as_datasketch(minhash(TEXT)).jaccard(as_datasketch(minhash(near))) == ours
+
+
+def test_an_index_of_datasketch_in_redis_holds_our_signatures(redis_storage):
+    assert found_by_datasketch(redis_storage) == [["first"], []]
+
+
+def found_by_datasketch(storage):
+    """Return what an index of datasketch finds for a text that it holds, and for one that is like none."""
+    granite, seagulls = (
+        "Granite from the quarry is cut in the yard behind the station.",
+        "Seagulls rest on the rails of the upper deck until noon.",
+    )
+    index = MinHashLSH(num_perm=PERMUTATIONS, params=(25, 5), storage_config=storage)
+    for name, text in (("first", TEXT), ("other", granite)):
+        index.insert(name, as_datasketch(minhash(text)))
+    return [index.query(as_datasketch(minhash(text))) for text in (TEXT, seagulls)]
