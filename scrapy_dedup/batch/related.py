@@ -16,8 +16,15 @@ from scrapy_dedup.batch.sources import JsonLines
 from scrapy_dedup.batch.verification import objects
 from scrapy_dedup.batch.work import WorkFolder
 from scrapy_dedup.ledger import Ledger, codec, relations
-from scrapy_dedup.ledger.derived import DECIDED
-from scrapy_dedup.ledger.near_relations import STATES, Measures, Side, leader_of, near_relation
+from scrapy_dedup.ledger.near_relations import (
+    STATES,
+    Measures,
+    Side,
+    leader_of,
+    near_relation,
+    with_what_a_crawl_found,
+)
+from scrapy_dedup.ledger.review_queue import is_decided
 from scrapy_dedup.near.claims import POLICY, compare
 from scrapy_dedup.records import PairRecord, Reason, RelationKind, RelationRecord, RelationState
 
@@ -29,7 +36,7 @@ def decided_pairs(ledger: Ledger, corpus: str) -> Decided:
     return {
         (relation.a, relation.b): relation.state is RelationState.CONFIRMED
         for relation in ledger.relations(kind=RelationKind.NEAR)
-        if relation.corpus == corpus and any(reason.code == DECIDED for reason in relation.reasons)
+        if relation.corpus == corpus and is_decided(relation)
     }
 
 
@@ -38,8 +45,8 @@ def relate(
 ) -> int:
     """Append the relations of all pairs to the ledger; what it holds already is not written again.
 
-    Relations that an earlier policy found, and this run did not, are read again; those whose texts turn out
-    to differ are refuted.
+    Relations whose claims were compared by other rules than today's, or by none, are read again where this
+    run did not find them; those whose claims turn out to differ are refuted.
 
     Returns:
         How many relations are new or have changed.
@@ -92,14 +99,14 @@ def _relation(
 
 
 def _refuted(url: str, corpus: str, plan: Plan, now: str) -> Iterator[RelationRecord]:
-    """Yield relations of an earlier policy that do not hold under this one."""
+    """Yield relations that were read by other rules of claims, or not at all, and do not hold under these."""
     with Ledger.open(url) as ledger:
         doubtful = [
             relation
             for relation in ledger.relations(kind=RelationKind.NEAR)
-            if (relation.corpus, relation.state) != (corpus, RelationState.REFUTED)
-            and relation.corpus == corpus
-            and relation.policy != plan.policy
+            if relation.corpus == corpus
+            and relation.state is not RelationState.REFUTED
+            and POLICY not in relation.policy.split("+")
         ]
         wanted = {side for relation in doubtful for side in (relation.a, relation.b)}
         texts = (
@@ -111,7 +118,8 @@ def _refuted(url: str, corpus: str, plan: Plan, now: str) -> Iterator[RelationRe
         first, second = Side(relation.a, str(relation.a_digest)), Side(relation.b, str(relation.b_digest))
         if leader_of(relation) == second.body_id:
             first, second = second, first
-        measures = Measures.of(compare(texts[first.body_id], texts[second.body_id]))
+        # Whoever found the pair took it for similar enough; what is left to ask is what differs.
+        measures = Measures.of(compare(texts[first.body_id], texts[second.body_id], min_jaccard=0.0))
         if STATES[measures.verdict] is not RelationState.REFUTED:
             continue
         yield near_relation(
@@ -128,9 +136,10 @@ def _refuted(url: str, corpus: str, plan: Plan, now: str) -> Iterator[RelationRe
 def _insert_news(connection: sa.Connection, found: Sequence[RelationRecord]) -> int:
     """Insert what the ledger does not hold in this state, with these measures, from these rules."""
     held = relations.with_identity(connection, [codec.pack_id(one.relation_id) for one in found])
+    merged = [with_what_a_crawl_found(one, held.get(one.relation_id)) for one in found]
     news = [
         one
-        for one in found
+        for one in merged
         if (known := held.get(one.relation_id)) is None
         or (known.state, dict(known.measures), known.policy) != (one.state, dict(one.measures), one.policy)
     ]

@@ -7,7 +7,7 @@ a decision about it holds whoever found it first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from scrapy_dedup.ledger import codec
@@ -22,6 +22,8 @@ FEW_PAGES = "few_pages"
 
 JOINING = (Verdict.REFORMATTED.value, Verdict.EDITED.value)
 """Verdicts by which one text can stand for the other: nothing is lost or changed."""
+
+_OF_A_CRAWL = ("distance", "own_jaccard", "same_page", "same_host")
 
 STATES: Mapping[str | None, RelationState] = {
     EQUAL: RelationState.CONFIRMED,
@@ -191,6 +193,27 @@ def near_relation(
         policy=policy,
         job_id=job_id,
         created_at=created_at,
+    )
+
+
+def with_what_a_crawl_found(relation: RelationRecord, known: RelationRecord | None) -> RelationRecord:
+    """Return a relation that a batch found, with what only a crawl can know of the pair.
+
+    Where the two were seen, and what their hosts shared then, says whether one may stand for the other, and a
+    batch sees nothing but texts.
+
+    Args:
+        relation: as it is stated now.
+        known: as it was stated before, by whomever; None for a pair that is new.
+    """
+    if known is None:
+        return relation
+    measures = {name: value for name, value in known.measures.items() if name in _OF_A_CRAWL}
+    reasons = (reason for reason in known.reasons if reason.code == FEW_PAGES)
+    return replace(
+        relation,
+        measures={**relation.measures, **measures},
+        reasons=(*relation.reasons, *reasons),
     )
 
 

@@ -13,6 +13,8 @@ import jsonschema
 import pytest
 
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Sighting, record_decision
+from scrapy_dedup.ledger.near_relations import FEW_PAGES, is_suppressible
+from scrapy_dedup.ledger.nearness import NearOptions
 from scrapy_dedup.ledger.review_verdicts import ReviewVerdict, Stated, note_of
 from scrapy_dedup.records import DecisionAction, RelationKind, RelationState
 
@@ -191,8 +193,8 @@ def filled(tmp_path):
     return url
 
 
-def see(url, job_id, pages):
-    writer = LedgerWriter(url, by_hand.job(job_id), by_hand.POLICY.spec(), reuse_normalized=True)
+def see(url, job_id, pages, near=None):
+    writer = LedgerWriter(url, by_hand.job(job_id), by_hand.POLICY.spec(), reuse_normalized=True, near=near)
     writer.open()
     for page, text in pages.items():
         writer.record(Sighting(by_hand.observation(writer, job_id, page), by_hand.text_of(text))).result(20)
@@ -286,6 +288,29 @@ def test_what_other_rules_took_for_one_is_refuted_when_the_claims_differ(tmp_pat
     found = near_relations(filled)
     assert found[frozenset((STORY, CLAIMED))].state is RelationState.REFUTED
     assert found[frozenset((STORY, EDITED))].state is RelationState.UNRESOLVED
+
+
+@pytest.mark.parametrize(
+    ("later", "jaccard"),
+    [
+        pytest.param(EDITED, 0.7, id="a pair that the batch finds too"),
+        pytest.param(EDITED.replace("tickets are", "papers were"), 0.95, id="a pair below its threshold"),
+    ],
+)
+def test_what_a_crawl_knows_of_a_pair_outlives_a_batch(tmp_path, run, later, jaccard):
+    url = f"sqlite:///{tmp_path / 'dedup.db'}"
+    pages = {"https://site.example/a": STORY, "https://site.example/later": later}
+    see(url, "first", pages, NearOptions("review", min_jaccard=0.5))
+    (before,) = near_relations(url).values()
+
+    assert run("--ledger", "dedup.db", "--jaccard", jaccard).code == 0
+
+    (after,) = near_relations(url).values()
+    assert (after.state, after.measures) == (RelationState.CONFIRMED, before.measures)
+    assert after.measures["same_host"]
+    assert FEW_PAGES in [reason.code for reason in after.reasons]
+    assert not is_suppressible(after, 0.5)
+    assert "0 relations of the ledger are new" in run("--ledger", "dedup.db", "--jaccard", jaccard).out
 
 
 def test_a_corpus_without_texts_is_an_error(tmp_path, filled, run):
