@@ -20,7 +20,8 @@ from scrapy_dedup.batch.sources import load_pyarrow
 from scrapy_dedup.batch.verification import NOT_COMPARED, PAIR, PAIRS, VERDICTS
 from scrapy_dedup.batch.work import WorkFolder
 from scrapy_dedup.errors import DedupError
-from scrapy_dedup.ledger.near_relations import EQUAL, JOINING
+from scrapy_dedup.ledger.near_relations import EQUAL
+from scrapy_dedup.near.claims import JOINING
 from scrapy_dedup.near.groups import leader_places
 from scrapy_dedup.records import ChunkRecord, GroupMember, GroupRecord, PairRecord, PlanRecord, to_dict
 

@@ -376,16 +376,15 @@ class TextDifference:
 
 def compare_texts(page: str, target: str) -> TextDifference:
     """Compare two texts by their distinct shingles of three words, and with the versions in them left out."""
-    import numpy as np  # noqa: PLC0415 - a crawl without such claims does not load it
-
-    from scrapy_dedup.near.shingles import shingle_hashes  # noqa: PLC0415
+    # A crawl without such claims does not load numpy.
+    from scrapy_dedup.near.overlap import overlap  # noqa: PLC0415
+    from scrapy_dedup.near.shingles import distinct, shingle_hashes  # noqa: PLC0415
 
     hashes, (_, middle, _) = shingle_hashes([page, target])
-    ours, theirs = np.unique(hashes[:middle]), np.unique(hashes[middle:])
-    common = len(np.intersect1d(ours, theirs, assume_unique=True))
+    shared = overlap(distinct(hashes[:middle]), distinct(hashes[middle:]))
     return TextDifference(
-        round(common / max(1, len(ours)), 4),
-        round(common / max(1, len(theirs)), 4),
+        round(shared.containment_a, 4),
+        round(shared.containment_b, 4),
         _without_versions(page) == _without_versions(target),
     )
 

@@ -12,12 +12,12 @@ import numpy as np
 import sqlalchemy as sa
 
 from scrapy_dedup.ledger import schema
-from scrapy_dedup.ledger.near_index import MIN_WORDS
 from scrapy_dedup.ledger.statement import SOUGHT, Change, ListQuery
 from scrapy_dedup.near.bands import Banding
 from scrapy_dedup.near.claims import MIN_JACCARD
 from scrapy_dedup.near.minhash import signatures
 from scrapy_dedup.near.shingles import SHINGLE_TOKENS, shingles_of_words, word_hashes
+from scrapy_dedup.near.simhash import MIN_WORDS
 
 BANDING = Banding.for_threshold(MIN_JACCARD)
 

@@ -23,12 +23,9 @@ from scrapy_dedup.errors import IndexDamaged
 from scrapy_dedup.ledger import schema
 from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
 from scrapy_dedup.near.hamming import HammingIndex, Match
-from scrapy_dedup.near.simhash import SCHEME
+from scrapy_dedup.near.simhash import MIN_WORDS, SCHEME
 
 logger = logging.getLogger(__name__)
-
-MIN_WORDS = 100
-"""Fingerprints of shorter texts are found by chance more than by likeness."""
 
 FOLDER_ENDING = ".near"
 _LOCK = "LOCK"

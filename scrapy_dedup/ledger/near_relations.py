@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from scrapy_dedup.ledger import codec
-from scrapy_dedup.near.claims import Comparison, Verdict
+from scrapy_dedup.near.claims import JOINING, Comparison, Verdict
 from scrapy_dedup.records import Reason, RelationKind, RelationRecord, RelationState
 
 EQUAL = "equal"
@@ -19,9 +19,6 @@ EQUAL = "equal"
 
 FEW_PAGES = "few_pages"
 """The reason that a host is not known well enough to set its shared paragraphs aside."""
-
-JOINING = (Verdict.REFORMATTED.value, Verdict.EDITED.value)
-"""Verdicts by which one text can stand for the other: nothing is lost or changed."""
 
 _OF_A_CRAWL = ("distance", "own_jaccard", "same_page", "same_host")
 

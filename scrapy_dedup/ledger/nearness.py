@@ -16,16 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import sqlalchemy as sa
 
 from scrapy_dedup.ledger import codec, near_bands, schema
 from scrapy_dedup.ledger.host_blocks import FIRST_URL_KEY, HostBlocks, OwnPage
 from scrapy_dedup.ledger.near_bands import Keys, band_keys
-from scrapy_dedup.ledger.near_index import MIN_WORDS, NearIndex, folder_of
+from scrapy_dedup.ledger.near_index import NearIndex, folder_of
 from scrapy_dedup.ledger.near_relations import (
     FEW_PAGES,
-    JOINING,
     Measures,
     NearFound,
     NearPair,
@@ -36,6 +34,7 @@ from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
 from scrapy_dedup.ledger.templates import host_of
 from scrapy_dedup.near import claims, host_blocks
 from scrapy_dedup.near.claims import (
+    JOINING,
     MIN_CONTAINMENT,
     MIN_JACCARD,
     Reading,
@@ -45,9 +44,10 @@ from scrapy_dedup.near.claims import (
 )
 from scrapy_dedup.near.hamming import MAX_RADIUS
 from scrapy_dedup.near.host_blocks import MIN_PAGES, without
+from scrapy_dedup.near.overlap import Overlap, overlap
 from scrapy_dedup.near.paragraphs import Paragraph, paragraphs
 from scrapy_dedup.near.shingles import Hashes, distinct, shingle_hashes
-from scrapy_dedup.near.simhash import SCHEME
+from scrapy_dedup.near.simhash import MIN_WORDS, SCHEME
 from scrapy_dedup.records import BodyRecord, Reason
 
 OFF, REVIEW, SUPPRESS = MODES = ("off", "review", "suppress")
@@ -322,19 +322,19 @@ class Nearness:
         """
         shared_a, shared_b = (self._blocks.shared(connection, held.host) for held in (earlier, new))
         own_a, own_b = earlier.own(shared_a), new.own(shared_b)
-        jaccard, contained = _overlap(own_a, own_b)
-        if self._is_likely(jaccard, contained):
+        own = overlap(own_a.shingles, own_b.shingles)
+        if self._is_likely(own):
             found = self._side_by_side(own_a, own_b, None)
             if found is None or found[0].verdict not in JOINING:
                 return found
             return _with_set_aside(found[0], earlier.set_aside(shared_a), new.set_aside(shared_b)), None
         is_whole = own_a is earlier.whole and own_b is new.whole
         empty = [not len(part.shingles) for part in (own_a, own_b)]
-        if is_whole or not (any(empty) or jaccard >= RELATED):
+        if is_whole or not (any(empty) or own.jaccard >= RELATED):
             return None
-        if not self._is_likely(*_overlap(earlier.whole, new.whole)):
+        if not self._is_likely(overlap(earlier.whole.shingles, new.whole.shingles)):
             return None
-        own_jaccard = 1.0 if all(empty) else round(jaccard, 6)
+        own_jaccard = 1.0 if all(empty) else round(own.jaccard, 6)
         return self._side_by_side(earlier.whole, new.whole, own_jaccard)
 
     def _side_by_side(
@@ -345,9 +345,10 @@ class Nearness:
             return None
         return Measures.of(comparison), own_jaccard
 
-    def _is_likely(self, jaccard: float, contained: float) -> bool:
+    def _is_likely(self, shared: Overlap) -> bool:
         """Tell whether two texts share enough to be read side by side."""
-        return jaccard >= self._least - SLACK or contained >= MIN_CONTAINMENT - SLACK
+        contained = max(shared.containment_a, shared.containment_b)
+        return shared.jaccard >= self._least - SLACK or contained >= MIN_CONTAINMENT - SLACK
 
     def _hosts_with_few_pages(self, connection: sa.Connection, *hosts: str) -> list[Reason]:
         """Return why nothing could be set aside, if it could not."""
@@ -470,12 +471,3 @@ def _nearest(candidates: Iterable[_Candidate]) -> list[_Candidate]:
 def _held_of(one: Newcomer) -> _Held:
     side = Side(one.body.body_id, one.body.text_digest)
     return _Held(side, one.body.first_observation_id, one.url_key, one.body.text)
-
-
-def _overlap(a: _Part, b: _Part) -> tuple[float, float]:
-    """Return the similarity of two texts, and the larger share of one that the other has."""
-    smaller = min(len(a.shingles), len(b.shingles))
-    if not smaller:
-        return 0.0, 0.0
-    shared = len(np.intersect1d(a.shingles, b.shingles, assume_unique=True))
-    return shared / (len(a.shingles) + len(b.shingles) - shared), shared / smaller

@@ -13,10 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from scrapy_dedup.near.alignment import Place, differences
 from scrapy_dedup.near.claim_tokens import Kind, Token, plain, tokens_of_plain
+from scrapy_dedup.near.overlap import overlap
 from scrapy_dedup.near.shingles import Hashes, distinct, shingle_hashes
 
 POLICY = "claims-3"
@@ -39,6 +38,10 @@ class Verdict(str, enum.Enum):
     CLAIM_CHANGED = "claim_changed"  # a number, unit, date, name, negation or its like differs
     CONTAINS = "contains"  # one holds nearly all of the other, and passages beside it
     DIFFERENT = "different"
+
+
+JOINING = (Verdict.REFORMATTED, Verdict.EDITED)
+"""Verdicts by which one text can stand for the other: nothing is lost or changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ def compare_read(
     """Compare two texts that were read, as `compare` does; for texts that stand in several pairs."""
     tokens_a, tokens_b = a.tokens, b.tokens
     words_a, words_b = a.words, b.words
-    measures = _measures(a.shingles, b.shingles)
+    measures = overlap(a.shingles, b.shingles)
     if words_a == words_b:
         # Texts of nothing but signs have no words to say the same with.
         same = bool(words_a) or a.text.strip() == b.text.strip() != ""
@@ -144,17 +147,6 @@ def compare_read(
         verdict = Verdict.EDITED
     shown = sorted(spans, key=lambda span: not span.changes_claim)[:MAX_SPANS]
     return Comparison(verdict, *measures, passage_a, passage_b, tuple(shown))
-
-
-def _measures(set_a: Hashes, set_b: Hashes) -> tuple[float, float, float]:
-    if not len(set_a) or not len(set_b):
-        return (0.0, 0.0, 0.0)
-    shared = len(np.intersect1d(set_a, set_b, assume_unique=True))
-    return (
-        shared / (len(set_a) + len(set_b) - shared),
-        shared / len(set_a),
-        shared / len(set_b),
-    )
 
 
 def _span(tokens_a: Sequence[Token], tokens_b: Sequence[Token], place: Place) -> ChangedSpan:

@@ -1,8 +1,8 @@
-"""What texts share, exactly: Jaccard similarity and containment of their sets of shingles, for many pairs.
+"""What texts share, exactly: Jaccard similarity and containment of their sets of shingles.
 
-An estimate finds pairs; whether a pair is above a threshold is counted here. The set of each text is sorted
-once; the shingles of all partners of a text are then looked up in its set at the same time, which takes some
-twenty nanoseconds for each shingle.
+An estimate finds pairs; whether a pair is above a threshold is counted here. For many pairs the set of each
+text is sorted once; the shingles of all partners of a text are then looked up in its set at the same time,
+which takes some twenty nanoseconds for each shingle.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from scrapy_dedup.near.shingles import Hashes, Offsets, distinct
 
 Measures = npt.NDArray[np.float64]
 
-
 _PARTNERS = 64
 
 
-class Overlaps(NamedTuple):
-    """Parallel arrays for pairs of texts, each value 0.0 to 1.0.
+class Overlap(NamedTuple):
+    """What two texts share, each value 0.0 to 1.0.
 
     Attributes:
         jaccard: shared shingles in all shingles of the two.
@@ -30,9 +29,25 @@ class Overlaps(NamedTuple):
         containment_b: the share of the second text's shingles that the first one has.
     """
 
+    jaccard: float
+    containment_a: float
+    containment_b: float
+
+
+class Overlaps(NamedTuple):
+    """An `Overlap` of each of many pairs, as parallel arrays."""
+
     jaccard: Measures
     containment_a: Measures
     containment_b: Measures
+
+
+def overlap(a: Hashes, b: Hashes) -> Overlap:
+    """Measure two sets of shingles as `distinct` returns them; an empty one shares nothing with any."""
+    if not len(a) or not len(b):
+        return Overlap(0.0, 0.0, 0.0)
+    shared = len(np.intersect1d(a, b, assume_unique=True))
+    return Overlap(shared / (len(a) + len(b) - shared), shared / len(a), shared / len(b))
 
 
 class ShingleSets:

@@ -17,6 +17,10 @@ from scrapy_dedup.near.shingles import Hashes, Offsets, shingle_hashes
 # values.
 SCHEME = "simhash64-w3-1"
 
+MIN_WORDS = 100
+"""In a shorter text one word moves so many bits that fingerprints are near by chance more than by likeness;
+its candidates are found by MinHash."""
+
 _EVERY_EIGHTH_BIT = np.uint64(0x0101010101010101)
 _RUN = 255  # as many votes as one byte can count
 

@@ -19,24 +19,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_dedup.near.claims import ChangedSpan, Verdict, compare
+from scrapy_dedup.near.claims import JOINING, ChangedSpan, Verdict, compare
 from scrapy_dedup.near.hamming import MAX_RADIUS
 from scrapy_dedup.near.overlap import ShingleSets
 from scrapy_dedup.near.schemes import PRODUCT, SCHEMES, Scheme
 from scrapy_dedup.near.shingles import SHINGLE_TOKENS, word_hashes
-from scrapy_dedup.near.simhash import vote
+from scrapy_dedup.near.simhash import MIN_WORDS, vote
 
 DISTANCES = tuple(range(13))
 JACCARDS = tuple(step / 20 for step in range(10, 21))
 
-JOINING = (Verdict.REFORMATTED, Verdict.EDITED)
-"""Verdicts by which one text may stand for the other; as in groups."""
-
 RADII = tuple(range(MAX_RADIUS + 1))
 """Distances within which the index can look for candidates."""
-
-MIN_SIMHASH_TOKENS = 100
-"""In shorter texts one word moves so many bits that candidates are looked for by MinHash instead."""
 
 MIN_TOKENS = SHINGLE_TOKENS
 """Shorter texts are compared by nothing but equality."""
@@ -290,7 +284,7 @@ def radius_for(pairs: Sequence[MeasuredPair], kept: Score) -> Radius | None:
         for pair in pairs
         if pair.same
         and pair.joins
-        and pair.tokens >= MIN_SIMHASH_TOKENS
+        and pair.tokens >= MIN_WORDS
         and pair.value(PRODUCT, Measure.JACCARD) >= kept.threshold
     ]
     if not distances:

@@ -9,10 +9,10 @@ from scrapy_dedup.crawl.cli.output import printable
 from scrapy_dedup.crawl.cli.pair_file import PairFile
 from scrapy_dedup.near.claims import POLICY
 from scrapy_dedup.near.schemes import PRODUCT, SCHEMES
+from scrapy_dedup.near.simhash import MIN_WORDS
 from scrapy_dedup.near.tuning import (
     DISTANCES,
     JACCARDS,
-    MIN_SIMHASH_TOKENS,
     MIN_TOKENS,
     Measure,
     MeasuredPair,
@@ -218,12 +218,12 @@ def _radius_advice(pairs: Sequence[MeasuredPair], best: Score) -> str:
     radius = radius_for(pairs, best)
     if radius is None:
         return (
-            f"DEDUP_SIMHASH_DISTANCE stays: no such pair has {MIN_SIMHASH_TOKENS} tokens, shorter texts are "
+            f"DEDUP_SIMHASH_DISTANCE stays: no such pair has {MIN_WORDS} tokens, shorter texts are "
             "found without it"
         )
     return (
         f"DEDUP_SIMHASH_DISTANCE = {radius.bits} or more: finds {radius.found:,} of {radius.wanted:,} such "
-        f"pairs of {MIN_SIMHASH_TOKENS} tokens or more, and verifies each"
+        f"pairs of {MIN_WORDS} tokens or more, and verifies each"
     )
 
 
