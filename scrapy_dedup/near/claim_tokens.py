@@ -25,7 +25,11 @@ else:
 MAX_HELD_LINE = 1_000
 """Characters of a line that stays in memory: versions of a text have most of their lines in common."""
 
-MAX_HELD_LINES = 8_192
+MAX_HELD_CHARS = 500_000
+"""Of all lines that stay in memory, twice at most: where each character is a word they take 20 bytes each."""
+
+MAX_HELD_WORD = 64
+"""Characters of a word whose token stays in memory."""
 
 
 class Kind(str, enum.Enum):
@@ -57,14 +61,14 @@ class _Line(NamedTuple):
         capitals: the places of those of which it can, each with the word as it is written.
         names: words with a capital letter within a sentence.
         initials: words with one where a sentence begins.
-        small: words without one.
+        small: words that begin with a small letter.
     """
 
     tokens: tuple[Token, ...]
     capitals: tuple[tuple[int, str], ...]
-    names: frozenset[str]
-    initials: frozenset[str]
-    small: frozenset[str]
+    names: tuple[str, ...]
+    initials: tuple[str, ...]
+    small: tuple[str, ...]
 
 
 def claim_tokens(text: str) -> list[Token]:
@@ -81,7 +85,7 @@ def tokens_of_plain(text: str) -> list[Token]:
     lines: list[_Line] = []
     is_after_number = False
     for written in _LINE.findall(text):
-        line = (_held_line if len(written) <= MAX_HELD_LINE else _line)(written, is_after_number)
+        line = _held_lines.line(written, is_after_number)
         if line.tokens:
             is_after_number = line.tokens[-1].kind is Kind.NUMBER
             lines.append(line)
@@ -107,19 +111,45 @@ def _line(text: str, is_after_number: bool) -> _Line:
         if is_after_number and _CASED_UNIT.fullmatch(raw):
             token = Token(raw, Kind.UNIT)
         if group == "word":
-            if not raw[0].isupper():
-                small.add(raw)
-            else:
+            if raw[0].islower():
+                small.add(token.text if token.text == raw else raw)  # one string of the two in memory
+            elif raw[0].isupper():
                 (initials if begins_sentence else names).add(raw)
                 if token.kind is None:
                     capitals.append((len(tokens), raw))
         tokens.append(token)
         is_after_number = token.kind is Kind.NUMBER
         begins_sentence = False
-    return _Line(tuple(tokens), tuple(capitals), frozenset(names), frozenset(initials), frozenset(small))
+    return _Line(tuple(tokens), tuple(capitals), tuple(names), tuple(initials), tuple(small))
 
 
-_held_line = functools.lru_cache(maxsize=MAX_HELD_LINES)(_line)
+class _HeldLines:
+    """The lines that were read last, bounded by their characters and not by their number.
+
+    There are two generations: what is found in the older one moves into the younger one, and once that is
+    full it becomes the older one. Several threads may lose each other a line, which is then read again.
+    """
+
+    def __init__(self) -> None:
+        self._young: dict[tuple[str, bool], _Line] = {}
+        self._old: dict[tuple[str, bool], _Line] = {}
+        self._young_chars = 0
+
+    def line(self, text: str, is_after_number: bool) -> _Line:
+        """Return what `_line` does."""
+        if len(text) > MAX_HELD_LINE:
+            return _line(text, is_after_number)
+        key = text, is_after_number
+        held = self._young.get(key)
+        if held is None:
+            held = self._young[key] = self._old.get(key) or _line(text, is_after_number)
+            self._young_chars += len(text)
+            if self._young_chars > MAX_HELD_CHARS:
+                self._old, self._young, self._young_chars = self._young, {}, 0
+        return held
+
+
+_held_lines = _HeldLines()
 
 
 def _with_names(lines: Sequence[_Line]) -> list[Token]:
@@ -129,9 +159,9 @@ def _with_names(lines: Sequence[_Line]) -> list[Token]:
     from "Rain", but many words are no names: those that the text has in small letters elsewhere, and those of
     the table of openings ("However").
     """
-    names = frozenset[str]().union(*(line.names for line in lines))
+    names = frozenset(word for line in lines for word in line.names)
     small = _openings().union(*(line.small for line in lines))
-    initials = frozenset[str]().union(*(line.initials for line in lines)) - names
+    initials = frozenset(word for line in lines for word in line.initials) - names
     kinds = dict.fromkeys((word for word in initials if _folded(word) not in small), Kind.INITIAL)
     kinds.update(dict.fromkeys(names, Kind.NAME))
     found: list[Token] = []
@@ -144,9 +174,12 @@ def _with_names(lines: Sequence[_Line]) -> list[Token]:
     return found
 
 
-@functools.lru_cache(maxsize=65_536)
 def _classified(raw: str, group: str) -> Token:
     """Return the token of what a group of `_TOKEN` has matched, as far as it does not depend on its place."""
+    return (_held_word if len(raw) <= MAX_HELD_WORD else _word)(raw, group)
+
+
+def _word(raw: str, group: str) -> Token:
     word = _folded(raw)
     kind = _KIND_OF_GROUP.get(group)
     if kind is Kind.NUMBER:
@@ -157,6 +190,8 @@ def _classified(raw: str, group: str) -> Token:
             kind = Kind.NUMBER
     return Token(word, kind)
 
+
+_held_word = functools.lru_cache(maxsize=65_536)(_word)
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _IGNORED = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff\u200e\u200f\u202a-\u202e\u2066-\u2069]")

@@ -6,12 +6,15 @@ import os
 import random
 import re
 import tarfile
+import tracemalloc
+from collections import deque
 from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from scrapy_dedup.near import claim_tokens as module
 from scrapy_dedup.near.claim_tokens import Kind, claim_tokens
 from scrapy_dedup.near.claims import Verdict, compare
 
@@ -289,6 +292,51 @@ def test_every_single_change_in_300_texts_of_450_words_is_found(change):
         if compare(" ".join(first), " ".join(second)).verdict is not Verdict.CLAIM_CHANGED:
             missed.append(trial)
     assert missed == []
+
+
+def held_bytes(texts):
+    """Return how many bytes more are in use once some texts were read."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        deque(map(claim_tokens, texts), maxlen=0)
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_lines_in_which_each_character_is_a_word_take_little_memory(monkeypatch):
+    monkeypatch.setattr(module, "MAX_HELD_CHARS", 20_000)
+    monkeypatch.setattr(module, "_held_lines", module._HeldLines())
+    signs = [chr(code) for code in range(0x4E00, 0x4E00 + 1_000)]
+    claim_tokens("".join(signs))  # their tokens stay by themselves
+    source = random.Random(1)
+
+    assert held_bytes("".join(source.sample(signs, 1_000)) for _ in range(100)) <= 2 * 20_000 * 20
+
+
+def test_long_words_do_not_stay_in_memory():
+    words = (sign * 200_000 for sign in ("x", "7", "http://"))
+
+    assert held_bytes(words) <= 200_000
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["5 ", "m wide", "kB", "Rain", "a Berlin", "rain", "Berlin is", "[x] ", "\u00d7", "-"]
+        ),
+        max_size=8,
+    )
+)
+def test_lines_that_are_in_memory_are_read_like_others(lines):
+    text = "\n".join(lines)
+    held = claim_tokens(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_held_lines", module._HeldLines())
+        patch.setattr(module, "MAX_HELD_LINE", 0)
+
+        assert claim_tokens(text) == held
 
 
 @given(st.text(max_size=200))
