@@ -28,7 +28,8 @@ from scrapy_dedup.batch.candidates import find_candidates
 from scrapy_dedup.batch.places import Counts, find_places
 from scrapy_dedup.batch.plan import Plan
 from scrapy_dedup.batch.reading import read_all
-from scrapy_dedup.batch.results import Decided, Results, counted_verdicts, tallied_groups, write_files
+from scrapy_dedup.batch.record_files import write_files
+from scrapy_dedup.batch.results import Decided, Results, counted_verdicts, tallied_groups
 from scrapy_dedup.batch.sources import JsonLines
 from scrapy_dedup.batch.verification import verify_all
 from scrapy_dedup.batch.work import WorkFolder

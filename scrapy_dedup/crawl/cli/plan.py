@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from scrapy_dedup.batch.results import write_files
+from scrapy_dedup.batch.record_files import write_files
 from scrapy_dedup.crawl.cli.chunks import chunk_options_of, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable

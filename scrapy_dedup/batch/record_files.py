@@ -1,0 +1,171 @@
+"""Files of records, as JSON Lines or Parquet, that are either whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from scrapy_dedup.batch.sources import load_pyarrow
+from scrapy_dedup.errors import DedupError
+from scrapy_dedup.records import ChunkRecord, GroupRecord, PairRecord, PlanRecord, to_dict
+
+FORMATS = ("jsonl", "parquet")
+
+_PARQUET_ROWS = 10_000
+
+Records = Iterable[PairRecord] | Iterable[GroupRecord] | Iterable[ChunkRecord] | Iterable[PlanRecord]
+
+
+def write_files(folder: Path, file_format: str, files: Mapping[str, Records]) -> list[Path]:
+    """Write files of records into a folder, all or none; return their paths.
+
+    Args:
+        folder: made where needed; files of the same names are replaced.
+        file_format: one of `FORMATS`.
+        files: records by the name of their file, less its ending, which is also that of their columns:
+            ``pairs``, ``groups``, ``chunks`` or ``plan``.
+
+    Raises:
+        DedupError: a file's name is that of a folder, or pyarrow is missing.
+        OSError: a file cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    targets = {name: folder / f"{name}.{file_format}" for name in files}
+    for path in targets.values():
+        if path.is_dir():
+            raise DedupError(f"{path} is a folder; name another place with --out")
+    write = _write_parquet if file_format == "parquet" else _write_lines
+    with _drafts(targets.values()) as drafts:
+        for name, path in targets.items():
+            write(drafts[path], name, files[name])
+        for path, draft in drafts.items():
+            draft.replace(path)
+    _sync(folder)
+    return list(targets.values())
+
+
+@contextmanager
+def _drafts(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
+    token = secrets.token_hex(8)
+    drafts = {path: path.with_name(f".{path.name}.{token}.tmp") for path in paths}
+    try:
+        yield drafts
+    finally:
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
+
+
+def _write_lines(path: Path, _: str, records: Records) -> None:
+    with path.open("x", encoding="utf-8", newline="\n") as file:
+        for record in records:
+            file.write(json.dumps(to_dict(record), ensure_ascii=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_parquet(path: Path, name: str, records: Records) -> None:
+    pyarrow, parquet = load_pyarrow(path.name)
+    schema = pyarrow.schema([pyarrow.field(*field) for field in _parquet_fields(pyarrow)[name]])
+    with parquet.ParquetWriter(path, schema) as writer:
+        waiting: Iterator[Any] = iter(records)
+        while part := [to_dict(record) for record in islice(waiting, _PARQUET_ROWS)]:
+            writer.write_batch(pyarrow.RecordBatch.from_pylist(part, schema))
+    _sync(path)
+
+
+def _parquet_fields(pyarrow: Any) -> Mapping[str, Sequence[tuple[str, Any]]]:
+    text, number, count, flag = pyarrow.string(), pyarrow.float64(), pyarrow.int64(), pyarrow.bool_()
+    near = [("id", text), ("verdict", text), ("jaccard", number), ("containment", number)]
+    source = [
+        ("url", text),
+        ("url_key", text),
+        ("observation_id", text),
+        ("body_id", text),
+        ("chunk_id", text),
+        ("start_char", count),
+        ("end_char", count),
+        ("title", text),
+    ]
+    metadata = [
+        ("url", text),
+        ("title", text),
+        ("headings", text),
+        ("language", text),
+        ("corpus", text),
+        ("shared", flag),
+        ("source_count", count),
+    ]
+    reason = [("code", text), ("value", text), ("threshold", text)]
+    member = [("id", text), ("jaccard", number), ("verdict", text), ("copy_of", text)]
+    return {
+        "pairs": [
+            ("schema", text),
+            ("a", text),
+            ("b", text),
+            ("jaccard", number),
+            ("containment_a", number),
+            ("containment_b", number),
+            ("verdict", text),
+            ("spans", count),
+            ("claim_spans", count),
+        ],
+        "groups": [
+            ("schema", text),
+            ("leader", text),
+            ("size", count),
+            ("members", pyarrow.list_(pyarrow.struct(member))),
+        ],
+        "chunks": [
+            ("schema", text),
+            ("id", text),
+            ("uuid", text),
+            ("chunk_id", text),
+            ("corpus", text),
+            ("body_id", text),
+            ("ordinal", count),
+            ("start_char", count),
+            ("end_char", count),
+            ("headings", pyarrow.list_(text)),
+            ("text", text),
+            ("embed_text", text),
+            ("text_digest", text),
+            ("normalized_digest", text),
+            ("simhash", text),
+            ("simhash_scheme", text),
+            ("language", text),
+            ("chunk_policy", text),
+            ("embed_key", text),
+            ("shared", flag),
+            ("group", text),
+            ("near", pyarrow.list_(pyarrow.struct(near))),
+            ("sources", pyarrow.list_(pyarrow.struct(source))),
+        ],
+        "plan": [
+            ("schema", text),
+            ("plan_id", text),
+            ("op", text),
+            ("id", text),
+            ("uuid", text),
+            ("embed_key", text),
+            ("reuse_embedding", flag),
+            ("text", text),
+            ("embed_text", text),
+            ("metadata", pyarrow.struct(metadata)),
+            ("sources", pyarrow.list_(pyarrow.struct(source))),
+            ("because", pyarrow.list_(pyarrow.struct(reason))),
+        ],
+    }
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
