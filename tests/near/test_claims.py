@@ -306,13 +306,13 @@ def held_bytes(texts):
 
 
 def test_lines_in_which_each_character_is_a_word_take_little_memory(monkeypatch):
-    monkeypatch.setattr(module, "MAX_HELD_CHARS", 20_000)
+    monkeypatch.setattr(module, "MAX_HELD_CHARS", 3_000)
     monkeypatch.setattr(module, "_held_lines", module._HeldLines())
     signs = [chr(code) for code in range(0x4E00, 0x4E00 + 1_000)]
     claim_tokens("".join(signs))  # their tokens stay by themselves
     source = random.Random(1)
 
-    assert held_bytes("".join(source.sample(signs, 1_000)) for _ in range(100)) <= 2 * 20_000 * 20
+    assert held_bytes("".join(source.sample(signs, 1_000)) for _ in range(15)) <= 2 * 3_000 * 20
 
 
 def test_long_words_do_not_stay_in_memory():
