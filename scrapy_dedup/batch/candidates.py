@@ -43,8 +43,7 @@ def find_candidates(plan: Plan, work: WorkFolder, progressed: Progressed) -> int
         work.close(*runs[-1])
         progressed(band + 1, plan.banding.bands)
     names = [name for of_band in runs for name in of_band]
-    work.append(CANDIDATES, b"")
-    work.remove(CANDIDATES)  # an earlier run may have come half way
+    work.append(CANDIDATES, b"")  # which cuts off what an earlier run wrote that came half way
     count = 0
     for part in _merged([work.column(name, np.uint64) for name in names], len(places), plan.max_candidates):
         work.append(CANDIDATES, part)
@@ -55,9 +54,15 @@ def find_candidates(plan: Plan, work: WorkFolder, progressed: Progressed) -> int
     return count
 
 
-def unpacked(packed: Hashes) -> npt.NDArray[np.int64]:
-    """Return pairs of places, an array of shape (pairs, 2)."""
-    return np.column_stack([packed >> _HALF, packed & _LOWER]).astype(np.int64)
+def packed(pairs: npt.NDArray[np.int64]) -> Hashes:
+    """Return a number for each pair of places, given an array of shape (pairs, 2), the lower place first."""
+    numbers: Hashes = pairs[:, 0].astype(np.uint64) << _HALF | pairs[:, 1].astype(np.uint64)
+    return numbers
+
+
+def unpacked(numbers: Hashes) -> npt.NDArray[np.int64]:
+    """Return the pairs of places that `packed` was given."""
+    return np.column_stack([numbers >> _HALF, numbers & _LOWER]).astype(np.int64)
 
 
 def _write_runs(work: WorkFolder, band: int, keys: Hashes, max_pairs: int) -> list[str]:
@@ -73,7 +78,7 @@ def _write_runs(work: WorkFolder, band: int, keys: Hashes, max_pairs: int) -> li
         names.append(name)
 
     for pairs in candidate_pairs(keys):
-        held.append(pairs[:, 0].astype(np.uint64) << _HALF | pairs[:, 1].astype(np.uint64))
+        held.append(packed(pairs))
         count += len(pairs)
         if count >= max_pairs:
             write()

@@ -96,12 +96,12 @@ def read_all(
         InputError: some lines cannot be taken, with all of them named; or two have one id.
         DedupError: the memory is not enough for so many texts.
     """
+    if work.get("read"):
+        return
     mark = Mark(*work.get("mark", Mark()))
     columns = [ROWS, IDS, SIGNED_ROWS, *map(keys_column, range(plan.banding.bands))]
     for column in columns:
         work.append(column, b"")
-    if work.get("read"):
-        return
     before = np.cumsum([0, *(source.size for source in sources)])
     problems = Problems()
     chunks = _chunks(sources, plan, mark, problems)

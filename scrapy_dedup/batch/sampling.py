@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_dedup.batch.candidates import CANDIDATES, find_candidates
+from scrapy_dedup.batch.candidates import CANDIDATES, find_candidates, packed
 from scrapy_dedup.batch.local import Progress, untold
 from scrapy_dedup.batch.places import PLACE, PLACES, Identities, find_places
 from scrapy_dedup.batch.plan import Plan
@@ -27,8 +28,6 @@ from scrapy_dedup.batch.workers import Workers
 MAX_OF_A_TEXT = 2
 POOL = 2
 """So many times as many pairs as are wanted, the nearest ones, are drawn from."""
-
-_HALF = np.uint64(32)
 
 Column = npt.NDArray[np.void]
 
@@ -72,11 +71,11 @@ def sample_pairs(
         DedupError: a process has died, or the memory is not enough.
     """
     with Workers(plan.workers) as workers:
-        read_all(sources, plan, work, workers, lambda done, total: progress("reading", done, total))
+        read_all(sources, plan, work, workers, partial(progress, "reading"))
         find_places(work)
-        find_candidates(plan, work, lambda done, total: progress("pairing", done, total))
+        find_candidates(plan, work, partial(progress, "pairing"))
         _add_candidates(work, known)
-        verify_all(sources, plan, work, workers, lambda done, total: progress("comparing", done, total))
+        verify_all(sources, plan, work, workers, partial(progress, "comparing"))
     rows, places = work.column(ROWS, ROW), work.column(PLACES, PLACE)
     pairs = work.column(PAIRS, PAIR)
     chars = rows["chars"][places["row"]]
@@ -128,12 +127,9 @@ def _add_candidates(work: WorkFolder, known: Iterable[tuple[str, str]]) -> None:
     places: Mapping[str, int] = {
         identity: place for place, row in enumerate(rows) if (identity := identities.of(row)) in sides
     }
-    packed = [
-        min(places[a], places[b]) << int(_HALF) | max(places[a], places[b])
-        for a, b in wanted
-        if a != b and a in places and b in places
-    ]
-    candidates = np.union1d(work.column(CANDIDATES, np.uint64), np.array(packed, np.uint64))
+    pairs = [sorted((places[a], places[b])) for a, b in wanted if a != b and a in places and b in places]
+    added = packed(np.array(pairs, np.int64).reshape(-1, 2))
+    candidates = np.union1d(work.column(CANDIDATES, np.uint64), added)
     candidates.tofile(work.path / CANDIDATES)
     work.checkpoint(candidates=len(candidates))
 

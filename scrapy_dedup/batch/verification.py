@@ -55,8 +55,19 @@ class Verification:
 
 def verify_all(
     sources: Sequence[JsonLines], plan: Plan, work: WorkFolder, workers: Workers, progressed: Progressed
-) -> int:
-    """Fill the column of pairs from where an earlier run has come; return how many there are."""
+) -> None:
+    """Fill the column of pairs from where an earlier run has come.
+
+    Args:
+        sources: where the texts stand.
+        plan: the options.
+        work: where the columns stand, those of places and candidates filled.
+        workers: who verify.
+        progressed: is told how many candidates of how many are done.
+
+    Raises:
+        DedupError: a source has changed, or a process has died.
+    """
     count = int(work.get("candidates"))
     task = Verification(work.path, tuple(sources), plan.jaccard, plan.with_claims, plan.max_chars)
     done = int(work.get("verified", 0))
@@ -71,7 +82,6 @@ def verify_all(
         progressed(end, count)
     work.checkpoint(verified=count)
     work.close(PAIRS)
-    return len(work.column(PAIRS, PAIR))
 
 
 def verify(given: tuple[Verification, int, int]) -> npt.NDArray[np.void]:

@@ -137,10 +137,12 @@ class WorkFolder:
                 file.close()
 
     def remove(self, *columns: str) -> None:
-        """Remove columns that are not needed any more."""
+        """Remove columns that are not needed any more; one of the same name begins empty."""
         self.close(*columns)
+        lengths = self._noted.get("lengths", {})
         for name in columns:
             (self.path / name).unlink(missing_ok=True)
+            lengths.pop(name, None)
 
     def _open(self, name: str) -> IO[bytes]:
         if name not in self._files:

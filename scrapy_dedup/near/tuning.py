@@ -239,14 +239,19 @@ def scores(
         )
 
 
+def scores_of(found: Sequence[Score], scheme: Scheme, measure: Measure, *, claims: bool) -> list[Score]:
+    """Return the scores of one scheme and measure in their order, so by ascending threshold."""
+    return [
+        score for score in found if (score.scheme, score.measure, score.claims) == (scheme, measure, claims)
+    ]
+
+
 def recommended(found: Sequence[Score], scheme: Scheme, measure: Measure, *, claims: bool) -> Score | None:
     """Return the rule without false merges that keeps most pairs, the strictest of several; None: no such."""
     fitting = [
         score
-        for score in found
-        if (score.scheme, score.measure, score.claims) == (scheme, measure, claims)
-        and score.merged
-        and not score.false_merges
+        for score in scores_of(found, scheme, measure, claims=claims)
+        if score.merged and not score.false_merges
     ]
     return min(fitting, key=lambda score: (-score.merged, _looseness(score)), default=None)
 

@@ -510,5 +510,5 @@ def test_what_suppression_would_do_is_told_and_noted(dedup, tmp_path):
     assert "edited 0.900  http://b.example/\\x1b[2J\n    as http://a.example/\n    keep both: " in told.out
     assert (listed["suppressed"], listed["pairs"][0]["leader_url"]) == (1, "http://a.example/")
     assert "would have marked 0 of 2 texts" in stricter.out
-    assert (wrong.code, "not a number from 0 to 1" in wrong.err) == (1, True)
+    assert (wrong.code, "use a number from 0.5 to 1" in wrong.err) == (1, True)
     assert not dedup("check", "--ledger", url).code

@@ -131,7 +131,7 @@ def chosen_space(context: Context, ledger: Ledger) -> Space:
         DedupError: there are none.
     """
     options = context.options
-    corpus = options.corpus or context.settings.get("DEDUP_CORPUS") or "default"
+    corpus = context.corpus()
     spaces = ledger.spaces(corpus)
     fitting = [one for one in spaces if options.extractor in (None, one.extractor_id)]
     if not fitting:

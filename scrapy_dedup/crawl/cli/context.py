@@ -49,6 +49,10 @@ class Context:
             named += ["-s", redact(setting)]
         return printable(shlex.join(["scrapy", "dedup", *words, *named]))
 
+    def corpus(self) -> str:
+        """Return the corpus that the command line or the settings name."""
+        return str(self.options.corpus or self.settings.get("DEDUP_CORPUS") or "default")
+
     def ledger_url(self) -> str:
         """Return the ledger that the command line or the settings name, with an absolute path.
 

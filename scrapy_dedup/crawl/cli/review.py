@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -30,18 +30,13 @@ def run(context: Context) -> int:
     _check(context)
     url = context.ledger_url()
     if options.would_suppress:
-        return tell_suppression(context, url, corpus_of(context))
+        return tell_suppression(context, url, context.corpus())
     if options.import_from:
         return import_file(context, url, Path(options.import_from), by=signature(options.by))
     queue = _queue(context, url)
     if options.export:
         return write_file(context, url, Path(options.export), queue)
     return _ask(context, url, queue)
-
-
-def corpus_of(context: Context) -> str:
-    """Return the corpus that the options or the settings name."""
-    return str(context.options.corpus or context.settings.get("DEDUP_CORPUS") or "default")
 
 
 def _check(context: Context) -> None:
@@ -70,7 +65,7 @@ def _queue(context: Context, url: str) -> Queue:
     options = context.options
     kinds = [RelationKind(options.kind)] if options.kind else KINDS
     with Ledger.open(url) as ledger:
-        queue = ledger.for_review(corpus_of(context), kinds)
+        queue = ledger.for_review(context.corpus(), kinds)
     return Queue(queue.entries[: options.limit], queue.open, queue.decided)
 
 
@@ -78,7 +73,7 @@ def _ask(context: Context, url: str, queue: Queue) -> int:
     by = signature(context.options.by)
     if not queue.entries:
         context.write(
-            f"Nothing to review in the corpus {printable(corpus_of(context))}: {queue.decided:,} pairs are "
+            f"Nothing to review in the corpus {printable(context.corpus())}: {queue.decided:,} pairs are "
             "decided, and none is open. 'scrapy dedup batch' finds pairs."
         )
         return 0
@@ -106,8 +101,8 @@ def _told(context: Context, queue: Queue, tally: Tally) -> Iterator[str]:
 
 def _undos(context: Context, tally: Tally) -> Iterator[str]:
     """Yield how each verdict is undone later."""
-    told: Sequence[object] = tally.verdicts[-MAX_DECISIONS_TOLD:]
+    told = tally.verdicts[-MAX_DECISIONS_TOLD:]
     if len(tally.verdicts) > len(told):
         yield f"  and {len(tally.verdicts) - len(told):,} before these"
-    for one in tally.verdicts[-MAX_DECISIONS_TOLD:]:
+    for one in told:
         yield f"  {one.verdict.value}: {context.command('undo', short(one.decision.decision_id))}"

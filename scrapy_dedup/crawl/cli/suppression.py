@@ -6,13 +6,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from scrapy_dedup.crawl.addon import read_config
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import printable, redacted, shown_url
 from scrapy_dedup.crawl.cli.relations import short
-from scrapy_dedup.errors import ConfigError
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.suppression import Suppression, mark_looked
-from scrapy_dedup.near.claims import MIN_JACCARD
 
 MAX_PAIRS_TOLD = 20
 MAX_HOSTS_TOLD = 10
@@ -24,8 +23,13 @@ WARN_FROM = 5
 
 
 def tell_suppression(context: Context, url: str, corpus: str) -> int:
-    """Say what suppression would do, and write down that somebody has looked."""
-    min_jaccard = _min_jaccard(context)
+    """Say what suppression would do, and write down that somebody has looked.
+
+    Raises:
+        ConfigError: the settings are wrong.
+        LedgerUnavailable: there is no ledger, or it cannot be written.
+    """
+    min_jaccard = read_config(context.settings).near_jaccard
     with Ledger.open(url) as ledger:
         found = ledger.would_suppress(corpus, min_jaccard)
     if found.relations:
@@ -35,17 +39,6 @@ def tell_suppression(context: Context, url: str, corpus: str) -> int:
     else:
         context.write("\n".join(_told(context, found, corpus, min_jaccard)))
     return 0
-
-
-def _min_jaccard(context: Context) -> float:
-    stated = context.settings.get("DEDUP_NEAR_JACCARD", MIN_JACCARD)
-    try:
-        value = float(stated)
-    except (TypeError, ValueError):
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise ConfigError([f"DEDUP_NEAR_JACCARD is {stated!r:.60}, not a number from 0 to 1"])
-    return value
 
 
 def _told(context: Context, found: Suppression, corpus: str, min_jaccard: float) -> Iterator[str]:

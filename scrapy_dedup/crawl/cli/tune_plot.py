@@ -9,7 +9,7 @@ from typing import Any
 
 from scrapy_dedup.errors import DedupError
 from scrapy_dedup.near.schemes import PRODUCT
-from scrapy_dedup.near.tuning import THRESHOLDS, Measure, Score
+from scrapy_dedup.near.tuning import THRESHOLDS, Measure, Score, scores_of
 
 PLOT_FORMATS = (".png", ".svg")
 
@@ -69,16 +69,10 @@ def drawn(found: Sequence[Score], best: Mapping[Measure, Score | None], suffix: 
     return image.getvalue()
 
 
-def _of(found: Sequence[Score], measure: Measure, *, claims: bool) -> list[Score]:
-    return [
-        score for score in found if (score.scheme, score.measure, score.claims) == (PRODUCT, measure, claims)
-    ]
-
-
 def _draw_false_merges(axes: Any, found: Sequence[Score], measure: Measure) -> None:
     _, step = _AXES[measure]
     for claims, _label, colour, offset in _STYLES:
-        scores = _of(found, measure, claims=claims)
+        scores = scores_of(found, PRODUCT, measure, claims=claims)
         shift = -offset * step if measure is Measure.JACCARD else offset * step  # whose axis is inverted
         places = [score.threshold + shift for score in scores]
         bars = axes.bar(places, [len(score.false_merges) for score in scores], 0.38 * step, color=colour)
@@ -94,7 +88,7 @@ def _draw_false_merges(axes: Any, found: Sequence[Score], measure: Measure) -> N
 
 def _draw_shares(axes: Any, found: Sequence[Score], measure: Measure) -> None:
     for claims, label, colour, _ in _STYLES:
-        scores = _of(found, measure, claims=claims)
+        scores = scores_of(found, PRODUCT, measure, claims=claims)
         thresholds = [score.threshold for score in scores]
         for name, style, shares in (
             ("recall", "o-", [score.recall for score in scores]),

@@ -22,6 +22,7 @@ from scrapy_dedup.near.tuning import (
     likely_harm,
     radius_for,
     recommended,
+    scores_of,
     unfit_for_advice,
 )
 
@@ -112,16 +113,9 @@ def _score_table(found: Sequence[Score]) -> Iterator[str]:
     yield f"{PRODUCT.name:<18}{'with the claim diff':^29}{'without':^29}".rstrip()
     yield f"{'':<18}" + f"{'false':>8}{'precision':>11}{'recall':>8}  " * 2
     for measure in Measure:
-        with_claims, without = (_scores_of(found, measure, claims=claims) for claims in (True, False))
+        with_claims, without = (scores_of(found, PRODUCT, measure, claims=claims) for claims in (True, False))
         for left, right in zip(with_claims, without, strict=True):
             yield f"{_rule(left):<18}{_cells(left)}{_cells(right)}".rstrip()
-
-
-def _scores_of(found: Sequence[Score], measure: Measure, *, claims: bool) -> list[Score]:
-    """Return the scores of the product's scheme by one measure, by ascending threshold."""
-    return [
-        score for score in found if (score.scheme, score.measure, score.claims) == (PRODUCT, measure, claims)
-    ]
 
 
 def _rule(score: Score) -> str:
@@ -171,7 +165,7 @@ def _advice(pairs: Sequence[MeasuredPair], found: Sequence[Score]) -> Iterator[s
     best = best_rule(pairs, found, Measure.JACCARD)
     if best is None:
         yield "nothing can be recommended: every threshold that keeps a pair merges a different one too"
-        strictest = _scores_of(found, Measure.JACCARD, claims=True)[-1]
+        strictest = scores_of(found, PRODUCT, Measure.JACCARD, claims=True)[-1]
         if strictest.false_merges:
             named = ", ".join(f"{line:,}" for line in strictest.false_merges[:SHOWN_LINES])
             yield f"  merged even at {_rule(strictest)}: line {named}; look whether the label is right"
