@@ -25,7 +25,8 @@ MAX_WORDS = int(MIN_WORDS / MIN_JACCARD)
 """The size of a text that can be similar to one without a fingerprint; those of fewer words have bands."""
 
 MAX_BUCKET = 200
-"""Texts under one key that are looked at; a larger bucket is a form with another word in each."""
+"""Texts under each key that are looked at, on average, the first ones; a larger bucket is a form with another
+word in each."""
 
 _band = schema.near_band.c
 _space: sa.BindParameter[int] = sa.bindparam("space", required=False)

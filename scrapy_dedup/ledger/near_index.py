@@ -63,15 +63,11 @@ class NearIndex:
     Args:
         folder: where its files lie or are made; None keeps it in memory.
         space: the ordinal of the space.
-
-    Attributes:
-        was_remade: why files that were there could not be used, None where they could.
     """
 
     def __init__(self, folder: Path | None, space: int) -> None:
         self._space = space
         self._lock: int | None = None
-        self.was_remade: str | None = None
         self._index: HammingIndex | None = None
         self._folder = folder
 
@@ -127,16 +123,16 @@ class NearIndex:
     def _opened(self, connection: sa.Connection, folder: Path, *, writes: bool) -> HammingIndex:
         try:
             index = HammingIndex(folder, SCHEME, writes=writes)
-            differences = quick_differences(connection, index, self._space)
-            if differences is None:
-                return index
-            raise IndexDamaged(differences)
         except IndexDamaged as error:
-            self.was_remade = str(error)
+            fault: str | None = str(error).rstrip(".")
+        else:
+            fault = quick_differences(connection, index, self._space)
+            if fault is None:
+                return index
         logger.warning(
             "The index of similar texts in %s does not fit the ledger: %s. It is made anew from the ledger.",
             folder,
-            self.was_remade,
+            fault,
         )
         if not writes:  # the process that holds the lock has another view of it
             return HammingIndex(None, SCHEME)

@@ -209,9 +209,12 @@ class Nearness:
             candidates = _nearest([*matches[one.ordinal], *batch.earlier(one.ordinal, self._options.radius)])
             found[one.ordinal] = self._read(connection, one, candidates, batch)
             if found[one.ordinal].leading(self._options.min_jaccard) is None:
-                batch.add_leader(one.ordinal)
-        leaders = {ordinal: keys for ordinal, keys in batch.keys.items() if ordinal in batch.leaders}
-        near_bands.keep(connection, self._space, leaders)
+                batch.leaders.append(one.ordinal)
+        near_bands.keep(
+            connection,
+            self._space,
+            {leader: batch.keys[leader] for leader in batch.leaders if leader in batch.keys},
+        )
         return found
 
     def save(self, connection: sa.Connection) -> None:
@@ -324,26 +327,23 @@ class Nearness:
         own_a, own_b = earlier.own(shared_a), new.own(shared_b)
         own = overlap(own_a.shingles, own_b.shingles)
         if self._is_likely(own):
-            found = self._side_by_side(own_a, own_b, None)
-            if found is None or found[0].verdict not in JOINING:
-                return found
-            return _with_set_aside(found[0], earlier.set_aside(shared_a), new.set_aside(shared_b)), None
+            found = self._side_by_side(own_a, own_b)
+            if found is not None and found.verdict in JOINING:
+                found = _with_set_aside(found, earlier.set_aside(shared_a), new.set_aside(shared_b))
+            return None if found is None else (found, None)
         is_whole = own_a is earlier.whole and own_b is new.whole
         empty = [not len(part.shingles) for part in (own_a, own_b)]
         if is_whole or not (any(empty) or own.jaccard >= RELATED):
             return None
         if not self._is_likely(overlap(earlier.whole.shingles, new.whole.shingles)):
             return None
-        own_jaccard = 1.0 if all(empty) else round(own.jaccard, 6)
-        return self._side_by_side(earlier.whole, new.whole, own_jaccard)
+        found = self._side_by_side(earlier.whole, new.whole)
+        return None if found is None else (found, 1.0 if all(empty) else round(own.jaccard, 6))
 
-    def _side_by_side(
-        self, earlier: _Part, new: _Part, own_jaccard: float | None
-    ) -> tuple[Measures, float | None] | None:
+    def _side_by_side(self, earlier: _Part, new: _Part) -> Measures | None:
+        """Return how two texts compare, None where they are different."""
         comparison = compare_read(earlier.reading, new.reading, min_jaccard=self._least)
-        if comparison.verdict is Verdict.DIFFERENT:
-            return None
-        return Measures.of(comparison), own_jaccard
+        return None if comparison.verdict is Verdict.DIFFERENT else Measures.of(comparison)
 
     def _is_likely(self, shared: Overlap) -> bool:
         """Tell whether two texts share enough to be read side by side."""
@@ -398,7 +398,7 @@ class _Batch:
         held: what comparing them takes.
         keys: the bands of the short ones.
         fingerprints: of those that have enough words.
-        leaders: those so far that no earlier text leads.
+        leaders: those so far that no earlier text leads, which the later ones find.
     """
 
     def __init__(self, new: Sequence[Newcomer]) -> None:
@@ -411,10 +411,6 @@ class _Batch:
             one.ordinal: int(one.body.simhash, 16) for one in new if _has_fingerprint(one.body)
         }
         self.leaders: list[int] = []
-
-    def add_leader(self, ordinal: int) -> None:
-        """Let a text be found by those after it."""
-        self.leaders.append(ordinal)
 
     def earlier(self, ordinal: int, radius: int) -> Iterable[_Candidate]:
         """Return the leaders before a text that it may be similar to."""

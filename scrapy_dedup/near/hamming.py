@@ -246,6 +246,7 @@ class HammingIndex:
 
         Raises:
             ValueError: an id does not fit, or is not above the one before it.
+            OSError: a segment cannot be written; those up to `last_id` are in the index.
         """
         new_ids = np.asarray(ids, np.int64)
         new = np.asarray(fingerprints, np.uint64)
@@ -296,22 +297,26 @@ class HammingIndex:
         ]
 
     def flush(self) -> None:
-        """Bring everything into segments on disk; without a folder, or for a reader, into one in memory."""
+        """Bring everything into segments on disk; without a folder, or for a reader, into one in memory.
+
+        Raises:
+            OSError: it cannot be written; the index is as it was.
+        """
         self._settle_tail()
         if self._folder is None or not self._writes or self._recent.count == 0:
             return
-        parts = [self._recent]
-        replaced = []
-        while self._segments and self._segments[-1].count <= MERGED_UP_TO * sum(p.count for p in parts):
-            parts.append(self._segments.pop())
-            replaced.append(self._names.pop())
-        merged = _merged(parts[::-1])
+        kept, count = len(self._segments), self._recent.count
+        while kept and self._segments[kept - 1].count <= MERGED_UP_TO * count:
+            kept -= 1
+            count += self._segments[kept].count
         name = f"segment-{self._next_number:08d}"
-        merged.write(self._folder / name)
         self._next_number += 1
-        self._names.append(name)
-        self._segments.append(Segment.open(self._folder / name))
-        self._write_manifest(self._folder)
+        _merged([*self._segments[kept:], self._recent]).write(self._folder / name)
+        merged = Segment.open(self._folder / name)
+        names = [*self._names[:kept], name]
+        self._write_manifest(self._folder, names)
+        replaced, self._names = self._names[kept:], names
+        self._segments = [*self._segments[:kept], merged]
         self._recent = Segment.build(np.zeros(0, np.uint64), np.zeros(0, np.uint32))
         for old in replaced:
             (self._folder / old).unlink(missing_ok=True)
@@ -359,9 +364,9 @@ class HammingIndex:
                 self._next_number = 1 + max((int(name[-8:]) for name in names), default=-1)
                 return
 
-    def _write_manifest(self, folder: Path) -> None:
+    def _write_manifest(self, folder: Path, names: Sequence[str]) -> None:
         draft = folder / f"{_MANIFEST}.draft"
-        stated = {"scheme": self._scheme, "segments": self._names, "last_id": self.last_id}
+        stated = {"scheme": self._scheme, "segments": names, "last_id": self.last_id}
         with draft.open("w", encoding="utf-8") as file:
             json.dump(stated, file)
             file.flush()

@@ -117,6 +117,31 @@ def test_segments_are_merged_and_old_files_removed(tmp_path):
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("step", ["write", "open"])
+def test_a_flush_that_fails_leaves_the_index_as_it_was(tmp_path, monkeypatch, step):
+    values = family(5, 60)
+    index = HammingIndex(tmp_path, SCHEME)
+    index.add(range(1, 41), values[:40])
+    index.flush()
+    index.add(range(41, 61), values[40:])
+
+    def fail(*given):
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hamming.Segment, step, fail)
+        with pytest.raises(OSError, match="no space"):
+            index.flush()
+
+    held = dict(enumerate(values, 1))
+    assert len(index) == 60
+    assert_exact(index, held, family(5, 10))
+    assert HammingIndex(tmp_path, SCHEME, writes=False).last_id == 40
+    index.flush()
+    assert_exact(HammingIndex(tmp_path, SCHEME), held, family(5, 10))
+
+
+@pytest.mark.usefixtures("small")
 def test_a_reader_sees_what_was_flushed_changes_nothing_and_survives_merges(tmp_path):
     values = family(2, 200)
     writer = HammingIndex(tmp_path, SCHEME)
