@@ -15,12 +15,13 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from scrapy_dedup.ledger import codec, relations, schema
+from scrapy_dedup.ledger.derived import NEAR_DUPLICATE
 from scrapy_dedup.ledger.leaders import standing
 from scrapy_dedup.ledger.near_relations import is_suppressible
 from scrapy_dedup.ledger.overlay import Overlay
 from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
 from scrapy_dedup.ledger.templates import host_of
-from scrapy_dedup.records import RelationRecord
+from scrapy_dedup.records import Action, RelationRecord
 
 LOOKED = "near_looked:"
 """What the name of the row in ``meta`` begins with that says when somebody looked; the corpus follows."""
@@ -43,6 +44,7 @@ _TEXTS = ListQuery(
         _seen.url_key,
         _seen.url_key_digest,
         _seen.action,
+        _seen.reason,
     )
     .select_from(_t.body.join(_t.observation, _seen.body == _t.body.c.ordinal))
     .where(
@@ -55,14 +57,14 @@ _KEYS = ListQuery(sa.select(_seen.body, _seen.url_key_digest).where(_seen.body.i
 
 
 class _Text(NamedTuple):
-    """A text, and where it was first seen."""
+    """A text, and where it was first seen; whether it was kept there but for suppression."""
 
     ordinal: int
     chars: int
     url: str
     host: str
     key_digest: bytes
-    is_kept: bool
+    is_kept_otherwise: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ def _chosen(
             and texts[first].ordinal in stand
             and text.key_digest not in keys[texts[first].ordinal]
         ]
-        if leaders and text.is_kept:
+        if leaders and text.is_kept_otherwise:
             first, pair = max(leaders, key=lambda one: (one[1].measures["jaccard"], -texts[one[0]].ordinal))
             followers.add(later)
             yield later, first, pair
@@ -210,7 +212,7 @@ def _texts(connection: sa.Connection, body_ids: Collection[str]) -> dict[str, _T
             codec.unescape(row["url"]),
             host_of(codec.unescape(row["url_key"])),
             bytes(row["url_key_digest"]),
-            row["action"] == "keep",
+            row["action"] == Action.KEEP.value or row["reason"] == NEAR_DUPLICATE,
         )
         for row in _TEXTS.rows(connection, {codec.pack_id(one) for one in body_ids})
     }

@@ -113,6 +113,7 @@ def test_a_text_is_related_to_those_before_it_and_only_suppression_acts(sqlite_u
         second = one.see(records.text(text, simhash=simhash(text)), url)
     with Ledger.open(sqlite_url) as ledger:
         found = relations_of(ledger)
+        told = ledger.would_suppress("default", 0.8)
         assert len(list(ledger.bodies())) == len(list(ledger.observations())) == 2
         assert ledger.check(deep=True) == []
     expected = reason if mode is SUPPRESS or reason != "near_duplicate" else "new_text"
@@ -129,6 +130,8 @@ def test_a_text_is_related_to_those_before_it_and_only_suppression_acts(sqlite_u
         assert is_suppressible(relation, 0.8) == (reason == "near_duplicate")
     if expected == "near_duplicate":
         assert second.observation.related_observation_id == first.observation.observation_id
+    if mode is not OFF:  # in review what suppression would do, in suppress what it has done
+        assert told.suppressed == (reason == "near_duplicate")
 
 
 def test_a_host_of_few_pages_is_named_as_a_reason(near, read):
