@@ -28,6 +28,7 @@ from scrapy_dedup.ledger import (
     plans,
     relations,
     review_queue,
+    review_sides,
     rows,
     schema,
     standing,
@@ -357,28 +358,28 @@ class Ledger:
                 builder.take(one for one in found if one.corpus == corpus and review_queue.is_for_review(one))
         return builder.queue()
 
-    def sides(self, relation: RelationRecord) -> tuple[review_queue.Side, review_queue.Side] | None:
+    def sides(self, relation: RelationRecord) -> tuple[review_sides.Side, review_sides.Side] | None:
         """Return the two texts of a relation of one of `review_queue.KINDS`, with where they were seen.
 
         None where the ledger does not hold both.
         """
         with self._reading():
-            places = review_queue.places_of(self._connection, relation)
+            places = review_sides.places_of(self._connection, relation)
             return None if places is None else (self._side(places[0]), self._side(places[1]))
 
-    def _side(self, place: review_queue.Place) -> review_queue.Side:
+    def _side(self, place: review_sides.Place) -> review_sides.Side:
         (body,) = self._bodies_at([place.body])
-        pages, more_pages, observations = review_queue.pages_of(self._connection, place)
-        current = review_queue.is_current(self._connection, place)
-        return review_queue.Side(body, pages, more_pages, observations, current)
+        pages, more_pages, observations = review_sides.pages_of(self._connection, place)
+        current = review_sides.is_current(self._connection, place)
+        return review_sides.Side(body, pages, more_pages, observations, current)
 
     def are_current(self, relation: RelationRecord) -> tuple[bool, bool]:
         """Tell of both texts of such a relation whether some page showed it when it was last seen."""
         with self._reading():
-            places = review_queue.places_of(self._connection, relation)
+            places = review_sides.places_of(self._connection, relation)
             if places is None:
                 return False, False
-            a, b = (review_queue.is_current(self._connection, place) for place in places)
+            a, b = (review_sides.is_current(self._connection, place) for place in places)
             return a, b
 
     def relations_named(self, identities: Collection[str]) -> dict[str, RelationRecord]:

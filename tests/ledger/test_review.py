@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_dedup.errors import DedupError
-from scrapy_dedup.ledger import Ledger, record_decision, relations, review_queue
+from scrapy_dedup.ledger import Ledger, record_decision, relations, review_queue, review_sides
 from scrapy_dedup.ledger.decisions import DecidedMeanwhile, NewDecision, record_decisions
 from scrapy_dedup.ledger.engine import Target, reader_engine
 from scrapy_dedup.ledger.near_relations import Measures, Side, near_relation
@@ -149,7 +149,7 @@ def test_the_queue_leaves_out_what_was_decided_until_a_text_changes(crawl, ledge
 
 
 def test_both_texts_come_with_all_their_pages(crawl, ledger_url, read, monkeypatch):
-    monkeypatch.setattr(review_queue, "MAX_URLS", 2)
+    monkeypatch.setattr(review_sides, "MAX_URLS", 2)
     job = crawl()
     a = job.see("One text.", "http://a.example/1").body
     for page in ("2", "3", "3"):

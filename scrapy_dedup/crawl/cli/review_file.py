@@ -20,7 +20,8 @@ from scrapy_dedup.crawl.cli.output import printable
 from scrapy_dedup.errors import DedupError, InputError
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.decisions import NewDecision, in_force, record_decisions
-from scrapy_dedup.ledger.review_queue import Entry, Queue, Side
+from scrapy_dedup.ledger.review_queue import Entry, Queue
+from scrapy_dedup.ledger.review_sides import Side
 from scrapy_dedup.ledger.review_verdicts import ACTIONS, SIDES, ReviewVerdict, Stated, note_of
 from scrapy_dedup.records import RelationRecord, to_dict
 from scrapy_dedup.urls import redact

@@ -24,7 +24,8 @@ from rich.text import Text
 from scrapy_dedup.content.passages import Mark, Passage, Piece, SideBySide, side_by_side
 from scrapy_dedup.crawl.cli.output import printable, shown_url
 from scrapy_dedup.crawl.cli.relations import evidence
-from scrapy_dedup.ledger.review_queue import Entry, Page, Side, threshold_of
+from scrapy_dedup.ledger.review_queue import Entry, threshold_of
+from scrapy_dedup.ledger.review_sides import Page, Side
 from scrapy_dedup.ledger.review_verdicts import SIDES, ReviewVerdict
 from scrapy_dedup.records import RelationKind, RelationRecord
 
