@@ -19,6 +19,10 @@ Result = TypeVar("Result")
 _WAITING_PER_WORKER = 2
 
 
+class ProcessDied(DedupError):
+    """A process that compares texts has died, perhaps for want of memory."""
+
+
 class Workers:
     """Processes that are started when the first task comes; a context manager.
 
@@ -57,7 +61,7 @@ class Workers:
             tasks: what to remember of a task, and what to give to the function.
 
         Raises:
-            DedupError: a process has died.
+            ProcessDied: one of them.
         """
         if self._count == 1:
             for task, given in tasks:
@@ -74,10 +78,7 @@ class Workers:
                 first, future = waiting.popleft()
                 yield first, future.result()
         except BrokenProcessPool as error:
-            raise DedupError(
-                "A worker process died, perhaps for want of memory. Go on with --resume and "
-                "a smaller --memory or fewer --workers."
-            ) from error
+            raise ProcessDied from error
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:

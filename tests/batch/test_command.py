@@ -12,6 +12,7 @@ import sys
 import jsonschema
 import pytest
 
+from scrapy_dedup.batch import reading
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Sighting, record_decision
 from scrapy_dedup.ledger.near_relations import FEW_PAGES, is_suppressible
 from scrapy_dedup.ledger.nearness import NearOptions
@@ -118,14 +119,14 @@ def test_all_that_is_wrong_with_the_options_is_said_at_once(tmp_path, run):
     write(tmp_path / "in.jsonl", [])
 
     done = run(
-        *("--input", "folder", "missing.jsonl", "in.jsonl", "./in.jsonl", "no.parquet"),
+        *("--input", "folder", "missing.jsonl", "in.jsonl", "./in.jsonl", "no.parquet", "/dev/zero"),
         *("--jaccard", 1.5, "--bands", 3, "--memory", "plenty", "--workers", 0),
         *("--ledger", "x.db", "--corpus", "y"),
     )
 
     assert (done.code, done.out) == (1, "")
     for problem in (
-        "10 problem(s) in the options of the batch",
+        "11 problem(s) in the options of the batch",
         "--jaccard is 1.5",
         "--bands and --rows go together",
         "--workers is 0",
@@ -133,6 +134,7 @@ def test_all_that_is_wrong_with_the_options_is_said_at_once(tmp_path, run):
         "--input missing.jsonl does not exist",
         "--input in.jsonl is named twice",
         "--input no.parquet cannot be read as Parquet",
+        "--input /dev/zero is no file",
         "--input and --ledger",
         "--corpus chooses texts of a ledger",
         "--memory: 'plenty' is no size",
@@ -149,6 +151,22 @@ def test_a_faulty_line_leaves_nothing_behind(tmp_path, run):
     assert done.code == 1
     assert "1 problem(s) in the input; nothing was written:\n  - in.jsonl, line 2: no JSON" in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def dies(given):
+    os._exit(9)
+
+
+def test_a_process_that_dies_ends_the_batch_and_the_way_on_is_said(tmp_path, run, monkeypatch):
+    write(tmp_path / "in.jsonl", planted(5, 20))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "sign", dies)
+        done = run("--input", "in.jsonl", "--workers", 2)
+
+    assert done.code == 1
+    assert "has died, perhaps for want of memory. Go on with --resume and a smaller --memory" in done.err
+    assert "going on with the run that was stopped" in run("--input", "in.jsonl", "--resume").out
 
 
 def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path, run, monkeypatch):

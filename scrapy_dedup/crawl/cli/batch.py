@@ -23,6 +23,7 @@ from scrapy_dedup.batch.plan import plan_problems
 from scrapy_dedup.batch.related import decided_pairs, relate
 from scrapy_dedup.batch.sources import load_pyarrow
 from scrapy_dedup.batch.work import WorkFolder
+from scrapy_dedup.batch.workers import ProcessDied
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
 from scrapy_dedup.errors import ConfigError, DedupError, InputError
@@ -162,6 +163,10 @@ def _work(context: Context, stated: Mapping[str, object]) -> Iterator[WorkFolder
         except InputError:
             work.discard()
             raise
+        except ProcessDied as error:
+            raise DedupError(
+                f"{error} Go on with --resume and a smaller --memory or fewer --workers."
+            ) from error
 
 
 @contextmanager
