@@ -41,7 +41,7 @@ def write_files(folder: Path, file_format: str, files: Mapping[str, Records]) ->
         if path.is_dir():
             raise DedupError(f"{path} is a folder; name another place with --out")
     write = _write_parquet if file_format == "parquet" else _write_lines
-    with _drafts(targets.values()) as drafts:
+    with drafts_of(targets.values()) as drafts:
         for name, path in targets.items():
             write(drafts[path], name, files[name])
         for path, draft in drafts.items():
@@ -51,11 +51,20 @@ def write_files(folder: Path, file_format: str, files: Mapping[str, Records]) ->
 
 
 @contextmanager
-def _drafts(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
+def drafts_of(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
+    """Give a place beside each file to write it first; what is left there in the end is removed.
+
+    Raises:
+        OSError: as it comes from within, named after the file and not after its draft.
+    """
     token = secrets.token_hex(8)
-    drafts = {path: path.with_name(f".{path.name}.{token}.tmp") for path in paths}
+    drafts = {path: path.with_name(f".{token}-{number}.tmp") for number, path in enumerate(paths)}
     try:
         yield drafts
+    except OSError as error:
+        targets = {str(draft): path for path, draft in drafts.items()}
+        place = targets.get(str(error.filename), error.filename or next(iter(drafts)).parent)
+        raise OSError(error.errno, error.strerror, str(place)) from error
     finally:
         for draft in drafts.values():
             draft.unlink(missing_ok=True)

@@ -193,6 +193,7 @@ def test_all_faulty_lines_are_named_and_nothing_is_written(folder, monkeypatch):
         (json.dumps(pair("x" * 5_000, "y", True)), "longer than"),
         (b'{"a": "\xff"}', "no UTF-8 at byte 7"),
         ("[" * 1_999, "no JSON"),
+        ('{"a": "x", "b": "y", "same": false, "same": true}', "'same' stands in it twice"),
     ]
     rows = [good, "", *(row for row, _ in faulty), good]
     content = b"\n".join(row if isinstance(row, bytes) else row.encode() for row in rows)
@@ -234,6 +235,8 @@ def test_more_pairs_than_anybody_labels_are_refused(folder, monkeypatch):
             ],
         ),
         (["pairs.jsonl", "--json", "pairs.jsonl"], ["--json pairs.jsonl is the file of pairs itself"]),
+        (["pairs.jsonl", "--json", "../x/pairs.jsonl"], ["../x/pairs.jsonl is the file of pairs itself"]),
+        (["pairs.jsonl", "--json", "x.svg", "--plot", "./x.svg"], ["--json and --plot both name ./x.svg"]),
         (["pairs.jsonl", "--json", "."], ["--json . is no file that can be replaced"]),
         (
             ["--sample", 0, "--jaccard", 1.5, "--out", "pairs.jsonl", "--plot", "x.svg"],
@@ -250,12 +253,26 @@ def test_more_pairs_than_anybody_labels_are_refused(folder, monkeypatch):
 def test_all_that_is_wrong_with_the_options_is_said_at_once(folder, arguments, problems):
     write(folder / "pairs.jsonl", [])
 
-    code, out, err = tune(*arguments)
+    code, out, err = tune(*(str(one).replace("../x/", f"../{folder.name}/") for one in arguments))
 
     assert (code, out) == (1, "")
     for problem in problems:
-        assert problem in err
+        assert problem.replace("../x/", f"../{folder.name}/") in err
     assert [path.name for path in folder.iterdir()] == ["pairs.jsonl"]
+
+
+def test_where_one_file_cannot_be_written_none_is(folder):
+    write(folder / "pairs.jsonl", [pair(STORY, EDITED, True)])
+    long = "s" * 240 + ".svg"
+    (folder / long).touch()
+    nowhere = Path("/proc/dedup-scores.json")
+
+    code, out, err = tune("pairs.jsonl", "--json", nowhere, "--plot", "plot.svg")
+
+    assert (code, out) == (1, "")
+    assert f"{nowhere}: No such file or directory" in err
+    assert tune("pairs.jsonl", "--plot", long)[0] == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["pairs.jsonl", long]
 
 
 def test_without_matplotlib_one_sentence_says_what_to_install(folder, monkeypatch):

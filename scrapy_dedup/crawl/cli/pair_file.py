@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -93,12 +94,31 @@ class PairFile:
 def _row(raw: bytes) -> Mapping[str, Any] | str:
     """Return the object of a line, or why there is none."""
     try:
-        row = json.loads(raw.decode("utf-8-sig"))
+        row = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=with_each_name_once)
     except UnicodeDecodeError as error:
         return f"no UTF-8 at byte {error.start}"
+    except NameTwice as error:
+        return str(error)
     except (ValueError, RecursionError) as error:
         return f"no JSON ({str(error).splitlines()[0][:200]})"
     return row if isinstance(row, dict) else f"a JSON {type(row).__name__}; an object is needed"
+
+
+class NameTwice(ValueError):
+    """An object states something twice, of which JSON would keep the last without a word."""
+
+
+def with_each_name_once(members: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object that somebody may have written by hand.
+
+    Raises:
+        NameTwice: a name stands in it twice.
+    """
+    row = dict(members)
+    if len(row) < len(members):
+        twice = next(name for name, count in Counter(name for name, _ in members).items() if count > 1)
+        raise NameTwice(f"{twice!r:.60} stands in it twice")
+    return row
 
 
 def _faults(row: Mapping[str, Any]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from scrapy_dedup.batch.record_files import drafts_of
 from scrapy_dedup.crawl.cli.batch import bars
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import printable
@@ -51,13 +52,7 @@ def _tuning_problems(context: Context) -> Iterator[str]:
     options = context.options
     if not Path(options.pairs).is_file():
         yield f"{options.pairs} is no file"
-    for name in ("json", "plot"):
-        if (given := getattr(options, name)) is not None and not Path(given).absolute().parent.is_dir():
-            yield f"--{name} {given}: there is no such folder"
-        elif given is not None and Path(given).exists() and not Path(given).is_file():
-            yield f"--{name} {given} is no file that can be replaced"
-        elif given is not None and Path(given).absolute() == Path(options.pairs).absolute():
-            yield f"--{name} {given} is the file of pairs itself"
+    yield from _target_problems(context)
     if options.plot is not None:
         if Path(options.plot).suffix.lower() not in PLOT_FORMATS:
             yield f"--plot {options.plot}: its name has to end in {' or '.join(PLOT_FORMATS)}"
@@ -65,6 +60,29 @@ def _tuning_problems(context: Context) -> Iterator[str]:
             load_matplotlib()
         except DedupError as error:
             yield str(error)
+
+
+def _target_problems(context: Context) -> Iterator[str]:
+    """Yield why the files that are asked for cannot be written where they are."""
+    options = context.options
+    for name in ("json", "plot"):
+        if (given := getattr(options, name)) is None:
+            continue
+        if not Path(given).absolute().parent.is_dir():
+            yield f"--{name} {given}: there is no such folder"
+        elif Path(given).exists() and not Path(given).is_file():
+            yield f"--{name} {given} is no file that can be replaced"
+        elif _is_same_file(given, options.pairs):
+            yield f"--{name} {given} is the file of pairs itself"
+    if options.json is not None and options.plot is not None and _is_same_file(options.json, options.plot):
+        yield f"--json and --plot both name {options.plot}"
+
+
+def _is_same_file(a: str, b: str) -> bool:
+    """Tell whether two paths, of which neither has to exist, lead to one file by whatever way."""
+    return Path(a).resolve() == Path(b).resolve() or (
+        Path(a).exists() and Path(b).exists() and Path(a).samefile(b)
+    )
 
 
 # -- labelled pairs
@@ -81,8 +99,9 @@ def _tune(context: Context) -> int:
             progress("reading", file.bytes_read, size)
     file.problems.raise_any()
     found = all_scores(pairs)
+    written = _write(context, file, pairs, found)
     context.write(told(file, pairs, found))
-    for path in _write(context, file, pairs, found):
+    for path in written:
         context.write(f"wrote {printable(str(path))}")
     return 0
 
@@ -90,7 +109,7 @@ def _tune(context: Context) -> int:
 def _write(
     context: Context, file: PairFile, pairs: Sequence[MeasuredPair], found: Sequence[Score]
 ) -> list[Path]:
-    """Write the files that are asked for, each whole or not at all; return their paths."""
+    """Write the files that are asked for, all or none; return their paths."""
     options = context.options
     contents: dict[Path, bytes] = {}
     if options.json is not None:
@@ -99,8 +118,9 @@ def _write(
     if options.plot is not None:
         best = {measure: best_rule(pairs, found, measure) for measure in Measure}
         contents[Path(options.plot)] = drawn(found, best, Path(options.plot).suffix)
-    for path, content in contents.items():
-        draft = path.with_name(f".{path.name}.tmp")
-        draft.write_bytes(content)
-        draft.replace(path)
+    with drafts_of(contents) as drafts:
+        for path, draft in drafts.items():
+            draft.write_bytes(contents[path])
+        for path, draft in drafts.items():
+            draft.replace(path)
     return list(contents)

@@ -12,6 +12,7 @@ from typing import Any
 from scrapy_dedup.batch import Plan
 from scrapy_dedup.batch.corpus import from_ledger
 from scrapy_dedup.batch.plan import DEFAULT_MEMORY_BYTES
+from scrapy_dedup.batch.record_files import drafts_of
 from scrapy_dedup.batch.related import decided_pairs
 from scrapy_dedup.batch.sampling import SampledPair, sample_pairs
 from scrapy_dedup.batch.work import WorkFolder
@@ -83,9 +84,11 @@ def sample(context: Context) -> int:
     if not drawn_pairs:
         context.write(f"no two texts have a Jaccard similarity of {lowest:g} or more; nothing was written")
         return 0
-    with out.open("x", encoding="utf-8", newline="\n") as file:
-        for pair in drawn_pairs:
-            file.write(json.dumps(_to_label(pair, decided), ensure_ascii=False) + "\n")
+    with drafts_of([out]) as drafts:
+        with drafts[out].open("x", encoding="utf-8", newline="\n") as file:
+            for pair in drawn_pairs:
+                file.write(json.dumps(_to_label(pair, decided), ensure_ascii=False) + "\n")
+        drafts[out].replace(out)
     context.write(_told_sample(out, drawn_pairs, threshold, decided))
     return 0
 
