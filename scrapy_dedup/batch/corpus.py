@@ -23,6 +23,8 @@ def input_problems(paths: Sequence[Path]) -> Iterator[str]:
             yield f"--input {path} is a folder; name its files"
         elif not path.exists():
             yield f"--input {path} does not exist"
+        elif not path.is_file():
+            yield f"--input {path} is no file; its texts are read more than once, so write them to one"
         elif any(path.samefile(other) for other in paths[:number] if other.exists()):
             yield f"--input {path} is named twice"
         elif path.suffix == PARQUET and (fault := _parquet_fault(path)) is not None:

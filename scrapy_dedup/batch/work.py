@@ -24,6 +24,7 @@ from scrapy_dedup.errors import DedupError
 CHECKPOINT_S = 10.0
 
 _MANIFEST = "MANIFEST"
+_DRAFT = f"{_MANIFEST}.draft"  # all that is there where a disk was full at once
 _FORMAT = "scrapy-dedup-batch-1"
 
 
@@ -179,14 +180,14 @@ class WorkFolder:
     def _clear(self) -> None:
         """Remove what an earlier batch left; anything else in the folder is not ours and stops the run."""
         entries = [path for path in self.path.iterdir() if path.name != "LOCK"]
-        if entries and not any(path.name == _MANIFEST for path in entries):
+        if entries and {_MANIFEST, _DRAFT}.isdisjoint(path.name for path in entries):
             raise DedupError(f"{self.path} holds something that no batch made; name another --out.")
         for path in entries:
             if path.name != _MANIFEST:
                 path.unlink()
 
     def _write_manifest(self) -> None:
-        draft = self.path / f"{_MANIFEST}.draft"
+        draft = self.path / _DRAFT
         with draft.open("w", encoding="utf-8") as file:
             json.dump({"format": _FORMAT, "stated": self._stated, "noted": self._noted}, file)
             file.flush()

@@ -108,6 +108,13 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
     assert (tmp_path / "thesis.txt").exists()
 
 
+def test_a_batch_that_could_not_even_begin_is_in_nobodys_way(tmp_path):
+    (tmp_path / "MANIFEST.draft").touch()
+
+    with WorkFolder(tmp_path, {}, resume=False) as folder:
+        assert not folder.discarded
+
+
 @pytest.mark.parametrize("manifest", ["{", "[]", json.dumps({"format": "another"})])
 def test_a_strange_manifest_stops_the_run(tmp_path, manifest):
     (tmp_path / "MANIFEST").write_text(manifest, encoding="utf-8")
