@@ -48,11 +48,20 @@ def relate(
     Relations whose claims were compared by other rules than today's, or by none, are read again where this
     run did not find them; those whose claims turn out to differ are refuted.
 
+    Args:
+        url: the ledger.
+        corpus: of the texts.
+        plan: the options of the run.
+        results: what it found.
+        work: its work folder, where its columns still stand.
+        sources: the texts, with their digests.
+
     Returns:
         How many relations are new or have changed.
 
     Raises:
         LedgerUnavailable: the ledger cannot be written.
+        DedupError: a source has changed.
     """
     now = datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
     rows, identities = work.column(ROWS, ROW), Identities(work)

@@ -58,8 +58,6 @@ HELP = (
 FIRST_PAGES = 3
 """URLs of either text above the texts; the others stand below them."""
 
-MAX_TITLE_CHARS = 200
-
 # Variation selectors, and the colours of emoji.
 _MODIFIERS = re.compile("[\ufe00-\ufe0f\U0001f3fb-\U0001f3ff]")
 
