@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import islice
 
+import numpy as np
 import sqlalchemy as sa
 
 from scrapy_dedup.batch.places import Identities
 from scrapy_dedup.batch.plan import Plan
-from scrapy_dedup.batch.reading import ROW, ROWS
+from scrapy_dedup.batch.reading import ROW, ROWS, Rows
 from scrapy_dedup.batch.results import Decided, Results
 from scrapy_dedup.batch.sources import JsonLines
 from scrapy_dedup.batch.verification import objects
@@ -26,6 +27,7 @@ from scrapy_dedup.ledger.near_relations import (
 )
 from scrapy_dedup.ledger.review_queue import is_decided
 from scrapy_dedup.near.claims import POLICY, compare
+from scrapy_dedup.near.groups import Places
 from scrapy_dedup.records import PairRecord, Reason, RelationKind, RelationRecord, RelationState
 
 _PART = 500
@@ -71,10 +73,7 @@ def relate(
     try:
         while part := list(islice(pairs, _PART)):
             numbers = [number for _, sides in part for number in sides]
-            read = objects(sources, rows[numbers])
-            digests = {
-                identities.of(row): str(entry["digest"]) for row, entry in zip(numbers, read, strict=True)
-            }
+            digests = _digests(sources, rows, np.unique(numbers), identities, plan.max_chars)
             found = [_relation(pair, digests, corpus, plan, now) for pair, _ in part]
             with session.transaction() as connection:
                 written += _insert_news(connection, found)
@@ -85,6 +84,18 @@ def relate(
     finally:
         session.close()
     return written
+
+
+def _digests(
+    sources: Sequence[JsonLines], rows: Rows, wanted: Places, identities: Identities, max_chars: int
+) -> Mapping[str, str]:
+    """Return the digests of some texts by identity, with about ``max_chars`` of them in memory at a time."""
+    found: dict[str, str] = {}
+    run = np.cumsum(rows["chars"][wanted], dtype=np.int64) // max_chars
+    for part in np.split(wanted, np.flatnonzero(np.diff(run)) + 1):
+        for row, entry in zip(part.tolist(), objects(sources, rows[part]), strict=True):
+            found[identities.of(row)] = str(entry["digest"])
+    return found
 
 
 def _relation(

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from scrapy_dedup.batch import reading
+from scrapy_dedup.batch.sources import JsonLines
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Sighting, record_decision
 from scrapy_dedup.ledger.near_relations import FEW_PAGES, is_suppressible
 from scrapy_dedup.ledger.nearness import NearOptions
@@ -306,6 +307,17 @@ def test_what_other_rules_took_for_one_is_refuted_when_the_claims_differ(tmp_pat
     found = near_relations(filled)
     assert found[frozenset((STORY, CLAIMED))].state is RelationState.REFUTED
     assert found[frozenset((STORY, EDITED))].state is RelationState.UNRESOLVED
+
+
+def test_relations_need_no_more_texts_in_memory_than_a_batch_may_hold(tmp_path, filled, run, monkeypatch):
+    monkeypatch.setattr("scrapy_dedup.batch.plan.BYTES_PER_CHAR", 10**8)
+    held, read = [], JsonLines.read
+    monkeypatch.setattr(JsonLines, "read", lambda *given: held.append(read(*given)) or held[-1])
+
+    done = run("--ledger", "dedup.db", "--jaccard", 0.7)
+
+    assert "6 relations of the ledger are new" in done.out
+    assert max(map(len, held)) <= 2
 
 
 @pytest.mark.parametrize(
