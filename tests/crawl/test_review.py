@@ -414,6 +414,7 @@ def test_all_faults_of_a_file_are_told_by_line_and_nothing_is_written(dedup, tmp
         first | {"verdict": "related", "relation_id": "rel1-x"},
         first | {"verdict": "related", "b": None},
         first | {"verdict": "related", "note": "n" * 3_000},
+        json.dumps(first)[:-1] + ', "verdict": "related"}',
     ]
     text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     path.write_bytes(b"\xef\xbb\xbf" + text.encode() + b"\n\n\xff\n")
@@ -423,7 +424,7 @@ def test_all_faults_of_a_file_are_told_by_line_and_nothing_is_written(dedup, tmp
     done = dedup("review", "--ledger", ledger, "--import", path, "--by", "ann")
 
     assert done.code == 1
-    assert "17 problem(s) in the input; nothing was written" in done.err
+    assert "18 problem(s) in the input; nothing was written" in done.err
     told = {
         int(number): problem
         for number, problem in re.findall(r"line (\d+): (.*)", done.err.replace("c'; write", "c'"))
@@ -443,11 +444,14 @@ def test_all_faults_of_a_file_are_told_by_line_and_nothing_is_written(dedup, tmp
         14: "relation_id is not as it was written",
         15: "b is not as it was written",
         16: "note is longer than 2,000 characters",
-        18: "it is not UTF-8",
+        17: "'verdict' stands in it twice",
+        19: "it is not UTF-8",
     }.items():
         assert part in told[number]
     assert "unknown verdict 'merge'; the verdicts are reproduction, updated_version" in done.err
     assert "prefer is 'c'" in done.err
+    endless = dedup("review", "--ledger", ledger, "--import", "/dev/zero", "--by", "ann")
+    assert (endless.code, "/dev/zero is no file" in endless.err) == (1, True)
     with Ledger.open(ledger) as read:
         assert list(read.decisions()) == before
 

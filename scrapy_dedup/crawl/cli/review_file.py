@@ -17,6 +17,7 @@ from typing import Any
 from scrapy_dedup.content.passages import Mark, Piece, SideBySide, side_by_side
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import printable
+from scrapy_dedup.crawl.cli.pair_file import NameTwice, with_each_name_once
 from scrapy_dedup.errors import DedupError, InputError
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.decisions import NewDecision, in_force, record_decisions
@@ -173,6 +174,8 @@ def import_file(context: Context, url: str, path: Path, *, by: str) -> int:
         InputError: with every fault of the file.
         OSError: it cannot be read.
     """
+    if path.exists() and not path.is_file():
+        raise DedupError(f"{path} is no file.")
     answers, unanswered, problems = read_file(path)
     with Ledger.open(url) as ledger:
         found = ledger.relations_named({answer.relation_id for answer in answers})
@@ -304,9 +307,11 @@ def _parsed(content: bytes) -> Mapping[str, Any] | str:
     if len(content) > MAX_LINE_BYTES:
         return f"it is longer than {MAX_LINE_BYTES:,} bytes"
     try:
-        row = json.loads(content.decode("utf-8"))
+        row = json.loads(content.decode("utf-8"), object_pairs_hook=with_each_name_once)
     except UnicodeDecodeError:
         return "it is not UTF-8"
+    except NameTwice as error:
+        return str(error)
     except (ValueError, RecursionError) as error:
         return f"it is no JSON ({error})"
     return row if isinstance(row, dict) else "it is no JSON object"
