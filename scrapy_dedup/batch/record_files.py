@@ -46,7 +46,7 @@ def write_files(folder: Path, file_format: str, files: Mapping[str, Records]) ->
             write(drafts[path], name, files[name])
         for path, draft in drafts.items():
             draft.replace(path)
-    _sync(folder)
+    sync(folder)
     return list(targets.values())
 
 
@@ -85,7 +85,7 @@ def _write_parquet(path: Path, name: str, records: Records) -> None:
         waiting: Iterator[Any] = iter(records)
         while part := [to_dict(record) for record in islice(waiting, _PARQUET_ROWS)]:
             writer.write_batch(pyarrow.RecordBatch.from_pylist(part, schema))
-    _sync(path)
+    sync(path)
 
 
 def _parquet_fields(pyarrow: Any) -> Mapping[str, Sequence[tuple[str, Any]]]:
@@ -172,7 +172,8 @@ def _parquet_fields(pyarrow: Any) -> Mapping[str, Sequence[tuple[str, Any]]]:
     }
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
-from scrapy_dedup.batch.record_files import write_files
+from scrapy_dedup.batch.record_files import drafts_of, sync, write_files
 from scrapy_dedup.crawl.cli.chunks import chunk_options_of, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
@@ -149,24 +147,12 @@ def _write_all(folder: Path, files: Mapping[str, Iterable[object]]) -> dict[str,
     for name in files:
         if (folder / name).is_dir() and not (folder / name).is_symlink():
             raise DedupError(f"{folder / name} is a folder; name another place for the export")
-    with _temporary_files(folder, files) as temporary:
-        counts = {name: _write(temporary[name], records) for name, records in files.items()}
-        for name, path in temporary.items():
-            path.replace(folder / name)
-    _sync_folder(folder)
+    with drafts_of([folder / name for name in files]) as drafts:
+        counts = {name: _write(drafts[folder / name], records) for name, records in files.items()}
+        for path, draft in drafts.items():
+            draft.replace(path)
+    sync(folder)
     return counts
-
-
-@contextmanager
-def _temporary_files(folder: Path, names: Iterable[str]) -> Iterator[dict[str, Path]]:
-    """Give each name a path of its own in the folder; what is still there at the end is removed."""
-    run_token = secrets.token_hex(8)
-    paths = {name: folder / f".{name}.{run_token}.tmp" for name in names}
-    try:
-        yield paths
-    finally:
-        for path in paths.values():
-            path.unlink(missing_ok=True)
 
 
 def _write(path: Path, records: Iterable[object]) -> int:
@@ -178,12 +164,3 @@ def _write(path: Path, records: Iterable[object]) -> int:
         file.flush()
         os.fsync(file.fileno())
     return count
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the renames durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scrapy_dedup.batch.record_files import drafts_of
 from scrapy_dedup.content.passages import Mark, Piece, SideBySide, side_by_side
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import printable
@@ -50,10 +50,9 @@ def write_file(context: Context, url: str, path: Path, queue: Queue) -> int:
     """
     if path.exists() or path.is_symlink():
         raise DedupError(f"{path} exists already and may hold verdicts. Name a new file.")
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     written = 0
-    try:
-        with draft.open("xb") as file, Ledger.open(url) as ledger:
+    with drafts_of([path]) as drafts:
+        with drafts[path].open("xb") as file, Ledger.open(url) as ledger:
             for place, entry in enumerate(queue.entries, 1):
                 sides = ledger.sides(entry.relation)
                 if sides is not None:
@@ -61,9 +60,7 @@ def write_file(context: Context, url: str, path: Path, queue: Queue) -> int:
                     written += 1
             file.flush()
             os.fsync(file.fileno())
-        draft.rename(path)
-    finally:
-        draft.unlink(missing_ok=True)
+        drafts[path].rename(path)
     context.write(
         f"{printable(str(path))}: {written:,} of {queue.open:,} open pairs. Fill in verdict with "
         f"{', '.join(_VERDICTS)}; prefer with a or b where one is the better text; note with what you like."
