@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from scrapy_dedup.content.normalise import is_well_formed
 from scrapy_dedup.errors import DedupError, InputError
@@ -103,12 +103,11 @@ class JsonLines:
         """Yield the entries after ``line`` lines, which end at ``offset``; faults are noted, not yielded."""
         with self.path.open("rb") as file:
             file.seek(offset)
-            while raw := file.readline(MAX_LINE_BYTES + 1):
+            for raw, size in bounded_lines(file, MAX_LINE_BYTES):
                 line += 1
-                start, offset = offset, offset + len(raw)
-                if len(raw) > MAX_LINE_BYTES:
+                start, offset = offset, offset + size
+                if raw is None:
                     problems.add(self.place(line), f"longer than {MAX_LINE_BYTES // 2**20} MiB")
-                    offset += _skip_line(file, raw)
                     continue
                 if not raw.strip() or raw == b"\xef\xbb\xbf":
                     continue
@@ -133,6 +132,17 @@ class JsonLines:
                 file.seek(offset)
                 found.append(json.loads(file.readline().removeprefix(b"\xef\xbb\xbf")))
         return found
+
+
+def bounded_lines(file: IO[bytes], max_bytes: int) -> Iterator[tuple[bytes | None, int]]:
+    """Yield each line of a file with its size in bytes; None for a line of more than ``max_bytes``."""
+    while raw := file.readline(max_bytes + 1):
+        size = len(raw)
+        is_whole = size <= max_bytes
+        line = raw if is_whole else None
+        while not is_whole and not raw.endswith(b"\n") and (raw := file.readline(max_bytes)):
+            size += len(raw)
+        yield line, size
 
 
 def write_lines(path: Path, entries: Iterable[Mapping[str, Any]]) -> None:
@@ -239,14 +249,6 @@ _FIELDS: Mapping[str, Callable[[object], str | None]] = {
     "text": _text_fault,
     "rank": _rank_fault,
 }
-
-
-def _skip_line(file: Any, raw: bytes) -> int:
-    """Read on to the end of a line that is too long; return how many bytes that was."""
-    skipped = 0
-    while not raw.endswith(b"\n") and (raw := file.readline(MAX_LINE_BYTES)):
-        skipped += len(raw)
-    return skipped
 
 
 def _first_line(error: BaseException) -> str:

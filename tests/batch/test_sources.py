@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 
 from scrapy_dedup.batch import sources
 from scrapy_dedup.batch.plan import parse_bytes
-from scrapy_dedup.batch.sources import JsonLines, Problems
+from scrapy_dedup.batch.sources import JsonLines, Problems, bounded_lines
 from scrapy_dedup.errors import DedupError, InputError
 
 GOOD = b'{"id": "a", "text": "one two three"}\n'
@@ -58,6 +59,14 @@ def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch):
     assert [entry.line for entry in entries] == [1, 3]
     assert entries[1].offset == len(GOOD) + 1_001
     assert "longer than" in problems.listed[0]
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"], ids=["no line end", "a line end"])
+def test_lines_are_whole_up_to_a_bound_and_none_beyond_it(end):
+    parts = [b"12345\n", b"123456\n", b"x" * 50 + b"\n", b"\n", b"1234" + end]
+    found = list(bounded_lines(io.BytesIO(b"".join(parts)), 6))
+
+    assert found == [(b"12345\n", 6), (None, 7), (None, 51), (b"\n", 1), (parts[-1], len(parts[-1]))]
 
 
 def test_byte_order_mark_blank_lines_and_the_missing_last_line_end_are_no_faults(tmp_path):

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from scrapy_dedup.batch.sources import Problems
+from scrapy_dedup.batch.sources import Problems, bounded_lines
 from scrapy_dedup.content.normalise import is_well_formed, normalized
 from scrapy_dedup.near.tuning import LabelledPair
 
@@ -62,7 +62,8 @@ class PairFile:
     def _pairs(self) -> Iterator[LabelledPair]:
         count = 0
         with self.path.open("rb") as file:
-            for number, raw in enumerate(self._lines(file), 1):
+            for number, (raw, size) in enumerate(bounded_lines(file, MAX_LINE_BYTES), 1):
+                self.bytes_read += size
                 if raw is not None and not raw.strip():
                     continue
                 place = f"{self.path}, line {number:,}"
@@ -79,16 +80,6 @@ class PairFile:
                     count += 1
                     self.equal += normalized(row["a"]) == normalized(row["b"])
                     yield LabelledPair(number, row["a"], row["b"], row["same"], row.get("note") or "")
-
-    def _lines(self, file: IO[bytes]) -> Iterator[bytes | None]:
-        """Yield the lines of a file; None for one that is too long."""
-        while raw := file.readline(MAX_LINE_BYTES + 1):
-            self.bytes_read += len(raw)
-            too_long = len(raw) > MAX_LINE_BYTES
-            while too_long and raw and not raw.endswith(b"\n"):
-                raw = file.readline(MAX_LINE_BYTES)
-                self.bytes_read += len(raw)
-            yield None if too_long else raw
 
 
 def _row(raw: bytes) -> Mapping[str, Any] | str:

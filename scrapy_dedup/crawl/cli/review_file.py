@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_dedup.batch.record_files import drafts_of
+from scrapy_dedup.batch.sources import bounded_lines
 from scrapy_dedup.content.passages import Mark, Piece, SideBySide, side_by_side
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import printable
@@ -285,23 +286,17 @@ def _changed(answer: Answer, current: tuple[bool, bool]) -> str | None:
     return None
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that are not empty, at most a byte more of each than a line may have."""
+def _numbered(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the lines that are not empty; None for one that is too long."""
     with path.open("rb") as file:
-        number = 0
-        while line := file.readline(MAX_LINE_BYTES + 1):
-            number += 1
-            is_cut = len(line) > MAX_LINE_BYTES
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if line.strip():
-                yield number, line
-            while is_cut and line and not line.endswith(b"\n"):
-                line = file.readline(MAX_LINE_BYTES)
+        for number, (line, _) in enumerate(bounded_lines(file, MAX_LINE_BYTES), 1):
+            content = line.removeprefix(b"\xef\xbb\xbf") if line is not None and number == 1 else line
+            if content is None or content.strip():
+                yield number, content
 
 
-def _parsed(content: bytes) -> Mapping[str, Any] | str:
-    if len(content) > MAX_LINE_BYTES:
+def _parsed(content: bytes | None) -> Mapping[str, Any] | str:
+    if content is None:
         return f"it is longer than {MAX_LINE_BYTES:,} bytes"
     try:
         row = json.loads(content.decode("utf-8"), object_pairs_hook=with_each_name_once)
