@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from scrapy_dedup.errors import IndexDamaged
 from scrapy_dedup.ledger import schema
 from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
-from scrapy_dedup.near.hamming import HammingIndex, Match
+from scrapy_dedup.near.hamming import HammingIndex, Nearest
 from scrapy_dedup.near.simhash import MIN_WORDS, SCHEME
 
 logger = logging.getLogger(__name__)
@@ -87,11 +87,11 @@ class NearIndex:
             self._index = HammingIndex(None, SCHEME)
             _follow(connection, self._index, self._space)
 
-    def search(self, fingerprints: Sequence[int], radius: int) -> list[list[Match]]:
-        """Return the bodies within ``radius`` differing bits of each fingerprint, the nearest first."""
+    def nearest(self, fingerprints: Sequence[int], radius: int, count: int) -> list[Nearest]:
+        """Return the ``count`` nearest bodies within ``radius`` differing bits of each fingerprint."""
         if self._index is None:
             raise LookupError("the index has followed no rows yet")
-        return self._index.search(fingerprints, radius)
+        return self._index.nearest(fingerprints, radius, count)
 
     def close(self) -> None:
         """Bring the index to the disk where this process writes it, and leave it to others."""

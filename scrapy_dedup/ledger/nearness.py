@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import sqlalchemy as sa
 
 from scrapy_dedup.ledger import codec, near_bands, schema
@@ -42,7 +43,7 @@ from scrapy_dedup.near.claims import (
     compare,
     compare_read,
 )
-from scrapy_dedup.near.hamming import MAX_RADIUS
+from scrapy_dedup.near.hamming import MAX_RADIUS, Nearest
 from scrapy_dedup.near.host_blocks import MIN_PAGES, without
 from scrapy_dedup.near.overlap import Overlap, overlap
 from scrapy_dedup.near.paragraphs import Paragraph, paragraphs
@@ -170,6 +171,36 @@ class _Candidate(NamedTuple):
     shared_bands: int
 
 
+class _Candidates(NamedTuple):
+    """The candidates of one new text.
+
+    Attributes:
+        listed: those that may be among the nearest.
+        further: how many more there are, all of them farther away than `MAX_CANDIDATES` others.
+    """
+
+    listed: list[_Candidate]
+    further: int = 0
+
+    @classmethod
+    def of(cls, hit: Nearest, sharing: Mapping[int, int]) -> _Candidates:
+        """Return what the index of fingerprints and the bands, which tell how many are shared, have found."""
+        listed = [_Candidate(match.id, match.distance, 0) for match in hit.matches]
+        if sharing:
+            by_bands = np.setdiff1d(list(sharing), hit.ids).tolist()
+            listed += [_Candidate(body, None, sharing[body]) for body in by_bands]
+        return cls(listed, len(hit.ids) - len(hit.matches))
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return len(self.listed) + self.further
+
+    def and_these(self, more: Iterable[_Candidate]) -> _Candidates:
+        """Return these and more of them."""
+        return _Candidates([*self.listed, *more], self.further)
+
+
 class Nearness:
     """Finds the pairs of one space for the store of one job.
 
@@ -206,8 +237,8 @@ class Nearness:
         matches = self._matches(connection, batch)
         found: dict[int, NearFound] = {}
         for one in new:
-            candidates = _nearest([*matches[one.ordinal], *batch.earlier(one.ordinal, self._options.radius)])
-            found[one.ordinal] = self._read(connection, one, candidates, batch)
+            in_batch = batch.earlier(one.ordinal, self._options.radius)
+            found[one.ordinal] = self._read(connection, one, matches[one.ordinal].and_these(in_batch), batch)
             if found[one.ordinal].leading(self._options.min_jaccard) is None:
                 batch.leaders.append(one.ordinal)
         near_bands.keep(
@@ -244,36 +275,41 @@ class Nearness:
             missing = near_bands.without_keys(connection, self._space, keys_of)
             near_bands.keep(connection, self._space, {ordinal: keys_of[ordinal] for ordinal in missing})
 
-    def _matches(self, connection: sa.Connection, batch: _Batch) -> Mapping[int, Sequence[_Candidate]]:
+    def _matches(self, connection: sa.Connection, batch: _Batch) -> Mapping[int, _Candidates]:
         """Return the texts in the ledger that each new text may be similar to."""
-        found: dict[int, dict[int, _Candidate]] = {one: {} for one in batch.new}
-        for ordinal, keys in batch.keys.items():
-            if keys:
-                shared = near_bands.sharing(connection, self._space, keys)
-                found[ordinal] = {body: _Candidate(body, None, count) for body, count in shared.items()}
-        searched = list(batch.fingerprints)
-        hits = self._index.search(list(batch.fingerprints.values()), self._options.radius) if searched else []
-        for ordinal, matches in zip(searched, hits, strict=True):
-            for match in matches:
-                found[ordinal][match.id] = _Candidate(match.id, match.distance, 0)
-        return {ordinal: list(candidates.values()) for ordinal, candidates in found.items()}
+        sharing = {
+            ordinal: near_bands.sharing(connection, self._space, keys)
+            for ordinal, keys in batch.keys.items()
+            if keys
+        }
+        found = {
+            ordinal: _Candidates([_Candidate(body, None, count) for body, count in shared.items()])
+            for ordinal, shared in sharing.items()
+        }
+        if batch.fingerprints:
+            fingerprints = list(batch.fingerprints.values())
+            hits = self._index.nearest(fingerprints, self._options.radius, MAX_CANDIDATES)
+            for ordinal, hit in zip(batch.fingerprints, hits, strict=True):
+                found[ordinal] = _Candidates.of(hit, sharing.get(ordinal, {}))
+        return {ordinal: found.get(ordinal, _Candidates([])) for ordinal in batch.new}
 
     def _read(
-        self, connection: sa.Connection, one: Newcomer, candidates: Sequence[_Candidate], batch: _Batch
+        self, connection: sa.Connection, one: Newcomer, candidates: _Candidates, batch: _Batch
     ) -> NearFound:
         """Read a new text side by side with the nearest of its candidates."""
-        if not candidates:
+        nearest = _nearest(candidates.listed)[:MAX_CANDIDATES]
+        if not nearest:
             return NearFound()
-        held = self._held(connection, candidates[:MAX_CANDIDATES], batch)
+        held = self._held(connection, nearest, batch)
         compared: list[tuple[_Candidate, _Held]] = []
         room = MAX_COMPARED_BYTES - len(one.body.text.encode())
-        for candidate in candidates[:MAX_CANDIDATES]:
+        for candidate in nearest:
             room -= len(held[candidate.ordinal].whole.text.encode())
             if room < 0:
                 break
             compared.append((candidate, held[candidate.ordinal]))
         pairs = self._pairs(connection, one, compared, batch)
-        return NearFound(tuple(pairs), len(compared) - len(pairs), len(candidates) - len(compared))
+        return NearFound(tuple(pairs), len(compared) - len(pairs), candidates.total - len(compared))
 
     def _pairs(
         self,

@@ -14,6 +14,7 @@ after `HammingIndex.last_id`, and makes the index anew when it is damaged.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -49,6 +50,9 @@ _BLOCK_MASK = np.uint64(_BUCKETS - 1)
 _ITSELF = np.zeros(1, np.int64)
 _ONE_BIT = np.array([0, *(1 << bit for bit in range(16))], np.int64)
 
+_QUERY_SHIFT, _DISTANCE_SHIFT = np.uint64(40), np.uint64(32)
+_ID_MASK, _DISTANCE_MASK = np.uint64(0xFFFF_FFFF), np.uint64(0xFF)
+
 _MAGIC = b"scrapy-dedup hamming segment 1\n\0"  # 32 bytes
 _MANIFEST = "MANIFEST"
 _ATTEMPTS = 5
@@ -62,12 +66,32 @@ class Match(NamedTuple):
     distance: int
 
 
+class Nearest(NamedTuple):
+    """What is within the radius of a fingerprint: the nearest matches, and the ids of all, nearest first."""
+
+    matches: list[Match]
+    ids: Ids
+
+
 class _Found(NamedTuple):
     """Matches of many queries: parallel arrays of the query's place, the id, and the distance."""
 
     queries: Places
     ids: Ids
     distances: npt.NDArray[np.uint8]
+
+    def packed(self) -> Fingerprints:
+        """Return each match as one number."""
+        packed: Fingerprints = self.queries.astype(np.uint64) << _QUERY_SHIFT
+        packed |= self.distances.astype(np.uint64) << _DISTANCE_SHIFT
+        packed |= self.ids
+        return packed
+
+
+def _nearest(packed: Fingerprints, count: int | None) -> Nearest:
+    ids = (packed & _ID_MASK).astype(np.uint32)
+    distances = packed[:count] >> _DISTANCE_SHIFT & _DISTANCE_MASK
+    return Nearest(list(map(Match, ids[:count].tolist(), distances.tolist())), ids)
 
 
 _NOTHING = _Found(np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.uint8))
@@ -277,6 +301,19 @@ class HammingIndex:
         Raises:
             ValueError: the radius is not 0 to `MAX_RADIUS`.
         """
+        return [found.matches for found in self.nearest(fingerprints, radius, None)]
+
+    def nearest(
+        self, fingerprints: Sequence[int] | Fingerprints, radius: int, count: int | None
+    ) -> list[Nearest]:
+        """Return for each fingerprint the ``count`` nearest in the index, and the ids of all in the radius.
+
+        A page in ten thousand versions is within the radius of all of them: those that nobody asks for stay
+        in an array.
+
+        Raises:
+            ValueError: the radius is not 0 to `MAX_RADIUS`.
+        """
         if not 0 <= radius <= MAX_RADIUS:
             raise ValueError(f"the radius is {radius}; it can be 0 to {MAX_RADIUS}")
         queries = np.asarray(fingerprints, np.uint64)
@@ -286,15 +323,10 @@ class HammingIndex:
         else:
             parts = [segment.search(queries, radius) for segment in segments]
         parts.append(self._search_tail(queries, radius))
-        matches: list[dict[int, int]] = [{} for _ in range(len(queries))]
-        for part in parts:
-            if len(part.ids):
-                for query, identity, distance in zip(*(column.tolist() for column in part), strict=True):
-                    matches[query][identity] = distance
-        return [
-            [Match(*found) for found in sorted(one.items(), key=lambda found: (found[1], found[0]))]
-            for one in matches
-        ]
+        # Each match as one number, by which they sort: the query's place, the distance, and the id.
+        packed = np.unique(np.concatenate([part.packed() for part in parts]))
+        bounds = np.searchsorted(packed, np.arange(len(queries) + 1, dtype=np.uint64) << _QUERY_SHIFT)
+        return [_nearest(packed[start:end], count) for start, end in itertools.pairwise(bounds)]
 
     def flush(self) -> None:
         """Bring everything into segments on disk; without a folder, or for a reader, into one in memory.

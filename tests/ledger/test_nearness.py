@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -25,10 +26,11 @@ from scrapy_dedup.ledger import (
 from scrapy_dedup.ledger.engine import Target, WriteSession
 from scrapy_dedup.ledger.host_blocks import HostBlocks
 from scrapy_dedup.ledger.near_relations import FEW_PAGES, is_suppressible, leader_of
-from scrapy_dedup.ledger.nearness import POLICY, NearOptions
+from scrapy_dedup.ledger.nearness import POLICY, NearOptions, _Candidates
 from scrapy_dedup.ledger.store import Store, prepare
 from scrapy_dedup.ledger.suppression import mark_looked
 from scrapy_dedup.near import hamming
+from scrapy_dedup.near.hamming import Match, Nearest
 from scrapy_dedup.near.host_blocks import MIN_PAGES
 from scrapy_dedup.near.simhash import simhash
 from scrapy_dedup.records import (
@@ -185,6 +187,23 @@ def test_short_texts_are_found_by_what_they_share(sqlite_url, records, case, tog
 
 
 @pytest.mark.parametrize(("word", "left"), [("ab", 0), ("\u6c34\u6c34", 1)], ids=["few_bytes", "many_bytes"])
+@pytest.mark.parametrize(
+    ("ids", "sharing", "listed", "total"),
+    [
+        ([], {}, [], 0),
+        ([4, 7, 9], {}, [(4, 1, 0), (7, 1, 0)], 3),
+        ([4, 7, 9], {9: 3, 5: 2}, [(4, 1, 0), (7, 1, 0), (5, None, 2)], 4),
+    ],
+    ids=["nothing", "the nearest and how many more", "found both ways counts once"],
+)
+def test_of_many_versions_only_the_nearest_are_listed(ids, sharing, listed, total):
+    hit = Nearest([Match(identity, 1) for identity in ids[:2]], np.array(ids, np.uint32))
+
+    found = _Candidates.of(hit, sharing)
+
+    assert (found.listed, found.total) == (listed, total)
+
+
 def test_texts_that_would_take_too_long_to_read_are_counted(near, word, left, monkeypatch):
     monkeypatch.setattr("scrapy_dedup.ledger.nearness.MAX_COMPARED_BYTES", 10_000)
     text = prose("own", 200) + f" {word}" * 1_000
@@ -649,6 +668,7 @@ import random, sys
 sys.path.insert(0, sys.argv[1])
 import conftest, test_nearness
 from scrapy_dedup.near import hamming
+from scrapy_dedup.near.hamming import Match, Nearest
 from scrapy_dedup.near.simhash import simhash
 hamming.TAIL_COUNT, hamming.FLUSH_COUNT = 8, 16
 job = conftest.make_job(sys.argv[3])

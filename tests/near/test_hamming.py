@@ -84,7 +84,11 @@ def test_a_search_finds_what_a_scan_finds_among_any_fingerprints(values, queries
     index.add(range(1, len(values) + 1), values)
 
     held = dict(enumerate(values, 1))
-    assert index.search(queries, radius) == [scan(held, query, radius) for query in queries]
+    expected = [scan(held, query, radius) for query in queries]
+    assert index.search(queries, radius) == expected
+    for found, all_of_one in zip(index.nearest(queries, radius, 2), expected, strict=True):
+        assert found.matches == all_of_one[:2]
+        assert found.ids.tolist() == [identity for identity, _ in all_of_one]
 
 
 @pytest.mark.usefixtures("small")
