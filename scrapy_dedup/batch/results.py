@@ -127,15 +127,26 @@ def counted_verdicts(pairs: Iterable[PairRecord], counts: Counter[str]) -> Itera
         yield pair
 
 
-def write_files(folder: Path, file_format: str, files: Mapping[str, Records]) -> list[Path]:
+def write_files(
+    folder: Path,
+    file_format: str,
+    files: Mapping[str, Records],
+    *,
+    before_naming: Callable[[], None] | None = None,
+) -> list[Path]:
     """Write files of records into a folder, all or none; return their paths.
 
     Args:
         folder: made where needed; files of the same names are replaced.
         file_format: one of `FORMATS`.
         files: records by the name of their file, less its ending.
+        before_naming: is called when all files are on the disk, but have not got their names.
+
+    Raises:
+        DedupError: the folder, or a file in it, cannot be made.
+        OSError: a file cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    _make(folder)
     targets = {name: folder / f"{name}.{file_format}" for name in files}
     for path in targets.values():
         if path.is_dir():
@@ -144,10 +155,22 @@ def write_files(folder: Path, file_format: str, files: Mapping[str, Records]) ->
     with _drafts(targets.values()) as drafts:
         for name, path in targets.items():
             write(drafts[path], name, files[name])
+        if before_naming is not None:
+            before_naming()
         for path, draft in drafts.items():
             draft.replace(path)
     _sync(folder)
     return list(targets.values())
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        taken = next((one for one in (folder, *folder.parents) if os.path.lexists(one)), folder)
+        raise DedupError(
+            f"{taken} is no folder, so nothing can be written there; name another --out"
+        ) from error
 
 
 @contextmanager

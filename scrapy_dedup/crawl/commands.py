@@ -172,6 +172,11 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--applied", metavar="PLAN_ID", help="write nothing: this plan was applied to the index"
     )
+    parser.add_argument(
+        "--discard",
+        metavar="PLAN_ID",
+        help="write nothing: neither this plan nor an unconfirmed one before it was applied, in no part",
+    )
     _chunk_arguments(parser)
 
 

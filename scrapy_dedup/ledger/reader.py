@@ -322,6 +322,19 @@ class Ledger:
             ordinal = plans.find_target(self._connection, corpus, target)
             return None if ordinal is None else plans.applied(self._connection, ordinal)
 
+    def index_basis(self, corpus: str, target: str) -> plans.Basis:
+        """Return what a plan for an index starts at."""
+        with self._reading():
+            ordinal = plans.find_target(self._connection, corpus, target)
+            return plans.Basis() if ordinal is None else plans.basis(self._connection, ordinal)
+
+    def waiting_changes(self, corpus: str, target: str) -> Iterator[plans.PlanChange]:
+        """Iterate over the lines of the plan for an index that nobody has confirmed yet."""
+        with self._reading():
+            ordinal = plans.find_target(self._connection, corpus, target)
+            if ordinal is not None:
+                yield from plans.waiting_changes(self._stream, ordinal)
+
     def _job_ordinal(self, job_id: str, corpus: str) -> int:
         statement = sa.select(_t.job.c.ordinal).where(
             _t.job.c.job_id == codec.escape(job_id), _t.job.c.corpus == codec.escape(corpus)

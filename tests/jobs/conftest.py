@@ -87,6 +87,7 @@ class Site:
                 options=plan.options,
                 changes=plan.changes(),
                 is_whole=plan.is_whole,
+                starts_at=plan.starts_at,
             )
         if apply:
             confirm_plan(self.url, "default", target, made.id)

@@ -69,6 +69,7 @@ class Site:
                 options=plan.options,
                 changes=plan.changes(),
                 is_whole=plan.is_whole,
+                starts_at=plan.starts_at,
             )
         confirm_plan(self.url, "default", "default", plan.plan_id)
         return records
