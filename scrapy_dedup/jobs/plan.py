@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import NoReturn
-from urllib.parse import urlsplit
 
 from scrapy_dedup.chunks import ChunkOptions
 from scrapy_dedup.chunks.keys import digest_of, entry_uuid
@@ -30,6 +29,7 @@ from scrapy_dedup.errors import DedupError
 from scrapy_dedup.jobs.live import Entry, LiveChunks, live_chunks
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.plans import MAX_OWNERS, Basis, IndexEntry, PlanChange
+from scrapy_dedup.ledger.templates import host_of
 from scrapy_dedup.records import PlanOp, PlanRecord, Reason
 
 DEFAULT_TARGET = "default"
@@ -189,7 +189,7 @@ class IndexPlan:
         hosts: Counter[str] = Counter()
         for record in self._deletes():
             reasons[record.because[0].code] += 1
-            hosts[urlsplit(str(record.because[0].value or "")).netloc] += 1
+            hosts[host_of(str(record.because[0].value))] += 1
         share = 100 * deletes / held
         enough = min(100, int(share) + 1)
         doubt = ""

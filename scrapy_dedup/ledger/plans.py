@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from scrapy_dedup.errors import DedupError, LedgerUnavailable
+from scrapy_dedup.errors import DedupError
 from scrapy_dedup.ledger import codec, schema
 from scrapy_dedup.ledger.history import Stream
-from scrapy_dedup.ledger.relations import open_to_write
+from scrapy_dedup.ledger.relations import open_to_write, writing
 from scrapy_dedup.ledger.rows import Row
 from scrapy_dedup.ledger.statement import Change
 
@@ -196,34 +196,28 @@ def save_plan(
         DedupError: another plan was made or confirmed meanwhile, of which this one knows nothing.
         LedgerError: the ledger cannot be written.
     """
-    session = open_to_write(url)
-    try:
-        with session.transaction() as connection:
-            target = find_target(connection, corpus, name) or _new_target(connection, corpus, name)
-            there = basis(connection, target)
-            is_known = there.waiting_id in (starts_at.waiting_id, plan_id)
-            if there.applied_id != starts_at.applied_id or not is_known:
-                raise DedupError(
-                    f"another plan for the index {name!r} was made or confirmed at the same time "
-                    f"({there.waiting_id or there.applied_id}), so this one was not written; plan again"
-                )
-            _drop_plan(connection, target)
-            connection.execute(
-                sa.insert(_t.index_plan).values(
-                    target=target,
-                    plan_id=codec.pack_id(plan_id),
-                    created_us=_now_us(),
-                    options=codec.pack_json(options),
-                    is_whole=is_whole,
-                )
+    with writing(url) as connection:
+        target = find_target(connection, corpus, name) or _new_target(connection, corpus, name)
+        there = basis(connection, target)
+        is_known = there.waiting_id in (starts_at.waiting_id, plan_id)
+        if there.applied_id != starts_at.applied_id or not is_known:
+            raise DedupError(
+                f"another plan for the index {name!r} was made or confirmed at the same time "
+                f"({there.waiting_id or there.applied_id}), so this one was not written; plan again"
             )
-            waiting = iter(changes)
-            while part := list(islice(waiting, _ROWS_AT_ONCE)):
-                _ADD_CHANGE.run(connection, (_change_row(target, one) for one in part))
-    except sa.exc.SQLAlchemyError as error:
-        raise LedgerUnavailable(f"The plan cannot be stored in the ledger ({error}).") from error
-    finally:
-        session.close()
+        _drop_plan(connection, target)
+        connection.execute(
+            sa.insert(_t.index_plan).values(
+                target=target,
+                plan_id=codec.pack_id(plan_id),
+                created_us=_now_us(),
+                options=codec.pack_json(options),
+                is_whole=is_whole,
+            )
+        )
+        waiting = iter(changes)
+        while part := list(islice(waiting, _ROWS_AT_ONCE)):
+            _ADD_CHANGE.run(connection, (_change_row(target, one) for one in part))
 
 
 def confirm_plan(url: str, corpus: str, name: str, plan_id: str) -> bool:
@@ -237,31 +231,25 @@ def confirm_plan(url: str, corpus: str, name: str, plan_id: str) -> bool:
         LedgerError: the ledger cannot be written.
     """
     packed = codec.pack_id(plan_id)
-    session = open_to_write(url)
-    try:
-        with session.transaction() as connection:
-            target = find_target(connection, corpus, name)
-            if target is None:
-                raise DedupError(f"no plan was made for the index {name!r} of corpus {corpus!r}")
-            plan = connection.execute(
-                sa.select(_t.index_plan).where(_t.index_plan.c.target == target)
-            ).one_or_none()
-            last = applied(connection, target)
-            if last is not None and last.plan_id == plan_id and (plan is None or plan.plan_id != packed):
+    with writing(url) as connection:
+        target = find_target(connection, corpus, name)
+        if target is None:
+            raise DedupError(f"no plan was made for the index {name!r} of corpus {corpus!r}")
+        plan = connection.execute(
+            sa.select(_t.index_plan).where(_t.index_plan.c.target == target)
+        ).one_or_none()
+        last = applied(connection, target)
+        if plan is None or bytes(plan.plan_id) != packed:
+            if last is not None and last.plan_id == plan_id:
                 return False
-            if plan is None or bytes(plan.plan_id) != packed:
-                raise DedupError(_not_waiting(plan_id, None if plan is None else bytes(plan.plan_id)))
-            _apply(connection, target, is_whole=plan.is_whole)
-            connection.execute(
-                sa.update(_t.index_target)
-                .where(_t.index_target.c.ordinal == target)
-                .values(applied_plan=packed, applied_us=_now_us(), applied_options=plan.options)
-            )
-            _drop_plan(connection, target)
-    except sa.exc.SQLAlchemyError as error:
-        raise LedgerUnavailable(f"The plan cannot be confirmed in the ledger ({error}).") from error
-    finally:
-        session.close()
+            raise DedupError(_not_waiting(plan_id, None if plan is None else bytes(plan.plan_id)))
+        _apply(connection, target, is_whole=plan.is_whole)
+        connection.execute(
+            sa.update(_t.index_target)
+            .where(_t.index_target.c.ordinal == target)
+            .values(applied_plan=packed, applied_us=_now_us(), applied_options=plan.options)
+        )
+        _drop_plan(connection, target)
     return True
 
 
@@ -272,21 +260,15 @@ def discard_plan(url: str, corpus: str, name: str, plan_id: str) -> None:
         DedupError: it is not the plan that waits.
         LedgerError: the ledger cannot be written.
     """
-    session = open_to_write(url)
-    try:
-        with session.transaction() as connection:
-            target = find_target(connection, corpus, name)
-            waits = None if target is None else basis(connection, target).waiting_id
-            if target is None or waits != plan_id:
-                raise DedupError(
-                    f"the plan {plan_id} does not wait to be confirmed for the index {name!r} of corpus "
-                    f"{corpus!r}, so there is nothing to forget; {waits or 'none'} does"
-                )
-            _drop_plan(connection, target)
-    except sa.exc.SQLAlchemyError as error:
-        raise LedgerUnavailable(f"The plan cannot be forgotten by the ledger ({error}).") from error
-    finally:
-        session.close()
+    with writing(url) as connection:
+        target = find_target(connection, corpus, name)
+        waits = None if target is None else basis(connection, target).waiting_id
+        if target is None or waits != plan_id:
+            raise DedupError(
+                f"the plan {plan_id} does not wait to be confirmed for the index {name!r} of corpus "
+                f"{corpus!r}, so there is nothing to forget; {waits or 'none'} does"
+            )
+        _drop_plan(connection, target)
 
 
 def _apply(connection: sa.Connection, target: int, *, is_whole: bool) -> None:

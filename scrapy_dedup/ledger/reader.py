@@ -35,7 +35,7 @@ from scrapy_dedup.ledger import (
     texts,
 )
 from scrapy_dedup.ledger.decisions import Overrides, ruled_relation
-from scrapy_dedup.ledger.engine import Target
+from scrapy_dedup.ledger.engine import Target, driver_message
 from scrapy_dedup.ledger.history import History, Scope
 from scrapy_dedup.ledger.overlay import (
     OBSERVATION_COLUMNS,
@@ -743,7 +743,7 @@ class Ledger:
         try:
             yield
         except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError) as error:
-            said = " ".join(str(getattr(error, "orig", None) or error).split())
+            said = driver_message(error)
             raise LedgerUnavailable(f"The ledger {self._target.name} cannot be read ({said}).") from error
         except (RecordError, ValueError, KeyError, TypeError) as error:
             raise LedgerUnavailable(
