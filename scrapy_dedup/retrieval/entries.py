@@ -15,6 +15,7 @@ from typing import Any, Literal
 from scrapy_dedup.chunks.template import HEADING_SEPARATOR
 from scrapy_dedup.errors import InputError
 from scrapy_dedup.records import ChunkRecord, PlanRecord, to_dict
+from scrapy_dedup.retrieval.hits import Kept
 
 Scalar = str | int | float | bool
 Vectors = MutableMapping[str, Sequence[float]]
@@ -24,6 +25,9 @@ IdKind = Literal["uuid", "id"]
 """Which identity an index uses: the UUID, which every store takes, or the ``id`` of the records."""
 
 SHOWN_PROBLEMS = 10
+
+BATCH = 256
+"""Entries that a store gets in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,10 @@ class IndexChanges:
     def deleted(self, kind: IdKind) -> list[str]:
         """Return the identities of what is to be taken out."""
         return [uuid if kind == "uuid" else identity for identity, uuid in self.deletes]
+
+    def applied(self, reused: int | None) -> Applied:
+        """Return what was done once all of it is; ``reused`` as `Applied` has it."""
+        return Applied(self.plan_id, len(self.upserts), len(self.deletes), self.kept, reused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +175,16 @@ def as_hit(
     }
 
 
-def in_batches(entries: Sequence[Entry], size: int) -> Iterator[Sequence[Entry]]:
-    """Yield entries some at a time."""
-    for start in range(0, len(entries), size):
-        yield entries[start : start + size]
+def cited(metadata: Mapping[str, Any], kept: Kept[Any]) -> dict[str, Any]:
+    """Return the metadata of a kept hit: the page to cite is ``url``, ``also_seen_at`` lists the others."""
+    url = {} if kept.source is None else {"url": kept.source}
+    return {**metadata, **url, "also_seen_at": [*kept.also_seen_at]}
+
+
+def in_batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Yield entries, at most `BATCH` at a time."""
+    for start in range(0, len(entries), BATCH):
+        yield entries[start : start + BATCH]
 
 
 _OPS = ("upsert", "keep", "delete")
