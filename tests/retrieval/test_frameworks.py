@@ -10,7 +10,8 @@ from scrapy_dedup.errors import InputError
 from scrapy_dedup.records import PlanOp, to_dict
 from scrapy_dedup.retrieval.entries import read_chunks, read_plan
 
-from .conftest import GONE, TIMED_OUT, section
+from ..jobs.conftest import GONE, SITE, TIMEOUT
+from .conftest import section
 
 X, Y, SHARED = section("Alpha", "Bread"), section("Beta", "Cheese"), section("Common", "Honey")
 A, B = f"{SHARED}\n\n{X}", f"{SHARED}\n\n{Y}"
@@ -163,11 +164,11 @@ def test_every_page_of_a_text_stays_listed_whoever_comes_last(site, index):
     index.apply(site.plan())
 
     for _, metadata in index.held().values():
-        assert metadata["url"] == "https://docs.example/a"
-        assert metadata["sources"].splitlines() == ["https://docs.example/a", "https://docs.example/b"]
+        assert metadata["url"] == f"{SITE}/a"
+        assert metadata["sources"].splitlines() == [f"{SITE}/a", f"{SITE}/b"]
 
 
-@pytest.mark.parametrize("run", [{}, {"/a": TIMED_OUT, "/b": TIMED_OUT}], ids=["no page", "all time out"])
+@pytest.mark.parametrize("run", [{}, {"/a": TIMEOUT, "/b": TIMEOUT}], ids=["no page", "all time out"])
 def test_a_crawl_that_brings_nothing_deletes_nothing(site, index, run):
     site.crawl({"/a": A, "/b": B})
     index.apply(site.plan())
