@@ -1,7 +1,7 @@
 """Cutting all texts of a corpus into its distinct chunks.
 
-First the blocks that each host repeats are counted; of that, eight bytes for each block of one host at a time
-are in memory. Then every text is cut, once for each host that shows it.
+First the blocks that each host repeats are counted; for that, some 70 bytes for each block of one host are in
+memory. Then every text is cut, once for each host that shows it.
 """
 
 from __future__ import annotations
