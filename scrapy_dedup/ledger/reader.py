@@ -301,13 +301,8 @@ class Ledger:
 
     def bodies_at(self, ordinals: Sequence[int]) -> dict[int, BodyRecord]:
         """Return bodies by their ordinals, which `owners` gives."""
-        statement = sa.select(*BODY_COLUMNS).select_from(BODY_JOIN)
-        found: dict[int, BodyRecord] = {}
         with self._reading():
-            for part in _parts(ordinals):
-                for row in self._stream(statement.where(_t.body.c.ordinal.in_(part))):
-                    found[row["ordinal"]] = rows.body_record(row)
-        return found
+            return self._bodies_at(ordinals)
 
     def index_entries(self, corpus: str, target: str) -> Iterator[plans.IndexEntry]:
         """Iterate over what an index holds or held, by the plans that were confirmed; see `plans`."""
@@ -380,7 +375,7 @@ class Ledger:
             return None if places is None else (self._side(places[0]), self._side(places[1]))
 
     def _side(self, place: review_queue.Place) -> review_queue.Side:
-        (body,) = self._bodies_at([place.body])
+        (body,) = self._bodies_at([place.body]).values()
         pages, more_pages, observations = review_queue.pages_of(self._connection, place)
         current = review_queue.is_current(self._connection, place)
         return review_queue.Side(body, pages, more_pages, observations, current)
@@ -504,7 +499,7 @@ class Ledger:
             return Lookup(
                 decision=policies[0].decide(url),
                 observations=tuple(self._overlay.observations(found)),
-                bodies=tuple(self._bodies_at(bodies)),
+                bodies=tuple(self._bodies_at(bodies).values()),
                 aliases=tuple(aliases),
                 same_text=tuple(self._overlay.observations(self._first_of_bodies(bodies))),
                 same_text_counts=self._counts_of_bodies(bodies),
@@ -767,11 +762,14 @@ class Ledger:
         found = [row for part in _parts(values) for row in self._stream(statement.where(column.in_(part)))]
         return sorted(found, key=lambda row: (row["job"], row["seq"]))
 
-    def _bodies_at(self, ordinals: Iterable[int]) -> Iterator[BodyRecord]:
+    def _bodies_at(self, ordinals: Iterable[int]) -> dict[int, BodyRecord]:
+        """Return bodies by their ordinals, in the order of these."""
         statement = sa.select(*BODY_COLUMNS).select_from(BODY_JOIN).order_by(_t.body.c.ordinal)
-        for part in _parts(sorted(ordinals)):
-            for row in self._stream(statement.where(_t.body.c.ordinal.in_(part))):
-                yield rows.body_record(row)
+        return {
+            row["ordinal"]: rows.body_record(row)
+            for part in _parts(sorted(ordinals))
+            for row in self._stream(statement.where(_t.body.c.ordinal.in_(part)))
+        }
 
     def _aliases_where(self, column: sa.Column[Any], values: Iterable[bytes]) -> list[AliasRecord]:
         statement = _ALIASES.order_by(_t.alias.c.ordinal)
