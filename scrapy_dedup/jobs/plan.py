@@ -33,10 +33,10 @@ from scrapy_dedup.ledger.templates import host_of
 from scrapy_dedup.records import PlanOp, PlanRecord, Reason
 
 DEFAULT_TARGET = "default"
-DEFAULT_MAX_DELETE = 0.2
 
 ALWAYS_DELETED = 10
-"""So many entries may go whatever their share, unless they are all: small indexes change by large shares."""
+"""So many entries may go whatever their share, unless they are all or none may: small indexes change by large
+shares."""
 
 SHOWN_HOSTS = 3
 
@@ -280,7 +280,7 @@ def _identity(live: LiveChunks, target: str) -> str:
 
 
 def _is_mass_delete(deletes: int, held: int, max_delete: float) -> bool:
-    few = deletes <= ALWAYS_DELETED and deletes < held
+    few = max_delete > 0 and deletes <= ALWAYS_DELETED and deletes < held
     return bool(deletes) and not few and deletes > max_delete * held
 
 

@@ -138,6 +138,19 @@ def test_a_mass_delete_is_refused_and_leaves_the_files_as_they_are(site, run, tm
     assert run("plan", "--max-delete", "0.6").code == 0
 
 
+def test_the_share_that_may_go_is_taken_at_its_word(site, run):
+    site.crawl({f"/p/{number}": paragraph(number) for number in range(20)})
+    run("plan", "--applied", plan_id(run("plan")))
+    site.crawl({"/p/1": GONE})
+    for none in ("0", "0%", "0.0"):
+        refused = run("plan", "--max-delete", none)
+        assert "would delete 1 of the 20 entries of the index (5 %; --max-delete is 0%)" in refused.err
+    for wrong in ("1", "101%", "1.01", "-1", "nan", "inf", "1e-1", "", "20%%", "5"):
+        assert f"--max-delete is {wrong!r}; use a share" in run("plan", f"--max-delete={wrong}").err
+    for enough in ("0.000001", "1.0", "100%", " 5 %"):
+        assert run("plan", "--max-delete", enough).code == 0
+
+
 def test_parquet_holds_the_same_lines(site, run, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     site.crawl({"/a": "\n\n".join(["# Title", paragraph(1), paragraph(2)])})

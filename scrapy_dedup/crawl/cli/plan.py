@@ -10,7 +10,7 @@ from scrapy_dedup.crawl.cli.chunks import chunk_options_of, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
 from scrapy_dedup.errors import ConfigError
-from scrapy_dedup.jobs.plan import PlanCounts, plan_index
+from scrapy_dedup.jobs.plan import DEFAULT_TARGET, PlanCounts, plan_index
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.plans import confirm_plan, discard_plan, migrate, save_plan
 
@@ -69,7 +69,7 @@ def run(context: Context) -> int:
     else:
         words = ["plan", "--applied", plan.plan_id]
         words += ["--corpus", options.corpus] if options.corpus else []
-        words += ["--target", options.target] if options.target != "default" else []
+        words += ["--target", options.target] if options.target != DEFAULT_TARGET else []
         context.write(f"once it is applied: {context.command(*words)}")
     return 0
 
@@ -101,8 +101,8 @@ def _checked(context: Context) -> float:
     problems: list[str] = []
     found = _SHARE.fullmatch(options.max_delete.strip())
     share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
-    if not 0 <= share <= 1:
-        problems.append(f"--max-delete is {options.max_delete!r}; use a share such as 20% or 0.2")
+    if not 0 <= share <= 1 or options.max_delete.strip() == "1":  # which may be meant for 1%
+        problems.append(f"--max-delete is {options.max_delete!r}; use a share such as 20%, 0.2 or 100%")
     if not _TARGET.fullmatch(options.target):
         problems.append(f"--target is {options.target!r}; use up to 100 letters, digits or . _ -")
     if options.since and options.rebuild:
