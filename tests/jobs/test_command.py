@@ -172,7 +172,13 @@ def test_all_faults_of_the_options_are_told_at_once(site, run, tmp_path):
     done = run("plan", *wrong, "--discard", "")
     assert done.code == 1
     assert "8 problem(s) in options" in done.err
-    assert run("export", "chunks", "--since", "x").code == 1
+    done = run("export", "chunks", "--since", "x", "--backup", "copy.db")
+    assert "--since goes with changes, not with chunks" in done.err
+    assert "--backup goes with records, not with chunks" in done.err
+    done = run("export", "--format", "parquet", "--corpus", "c", "--no-near", "--max-tokens", "9")
+    for option in ("--format", "--corpus", "--no-near", "--max-tokens"):
+        assert f"{option} goes with chunks, not with records" in done.err
+    assert not (tmp_path / "dedup-export").exists()
     assert run("plan", "--dimensions", "0").code == 1
     assert "unknown option 'sise'" in run("plan", DEDUP_CHUNKS={"sise": 1}).err
     assert "no plan was made" in run("plan", "--applied", "plan1-" + "0" * 32).err
