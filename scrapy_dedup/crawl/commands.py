@@ -136,7 +136,8 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--job",
         metavar="ID",
-        help="only this job and the bodies that it brought; with changes: the last of the later jobs",
+        help="only this job and the bodies that it brought; with changes: the last of the later jobs; with "
+        "chunks: the last job that counts",
     )
     parser.add_argument(
         "--backup", metavar="FILE", help="copy the ledger to this new file, also during a crawl"
