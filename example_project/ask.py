@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import sys
 import textwrap
@@ -19,9 +20,12 @@ from urllib.parse import urlsplit
 from semantic_text_splitter import MarkdownSplitter
 
 from scrapy_dedup import Ledger
+from scrapy_dedup.crawl.cli.output import printable
+from scrapy_dedup.errors import DedupError
 from scrapy_dedup.retrieval import Hit, dedupe_hits
 
 PROJECT = Path(__file__).resolve().parent
+PLAN_IT = "'scrapy dedup plan --rebuild --out dedup'"
 QUESTIONS = {
     "How long do I have to wait before I open the cabinet?": "each guide begins with the answer",
     "How do I bleed the pump?": "all versions of the handbook, and their print pages, say the same",
@@ -44,19 +48,29 @@ def every_page() -> dict[str, Hit]:
 
 
 def apply_plan(index: dict[str, Hit], plan: Path) -> None:
-    """Write and take out what a plan says; a second time changes nothing more."""
-    for record in map(json.loads, plan.read_text(encoding="utf-8").splitlines()):
-        if record["op"] == "upsert":
-            urls = [source["url"] for source in record["sources"]]
-            index[record["id"]] = Hit(record["text"], url=urls[0], sources=urls)
-        elif record["op"] == "delete":
-            index.pop(record["id"], None)
+    """Write and take out what a plan says; a second time changes nothing more.
+
+    Raises:
+        DedupError: the file is not there, or a line of it is none of a plan.
+    """
+    try:
+        with plan.open(encoding="utf-8") as lines:  # a text may hold what `str.splitlines` takes for an end
+            for record in map(json.loads, lines):
+                if record["op"] == "upsert":
+                    urls = [source["url"] for source in record["sources"]]
+                    index[record["id"]] = Hit(record["text"], url=urls[0], sources=urls)
+                elif record["op"] == "delete":
+                    index.pop(record["id"], None)
+    except OSError as error:
+        raise DedupError(f"{plan} cannot be read ({error.strerror}); {PLAN_IT} makes one") from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise DedupError(f"{plan} is no plan ({error!r:.100}); {PLAN_IT} makes it anew") from error
 
 
 def search(index: dict[str, Hit], question: str, limit: int) -> list[Hit]:
     """Return the best of the hits that have words of the question, the best first."""
     counts = {key: Counter(_words(hit.text)) for key, hit in index.items()}
-    mean = sum(map(Counter.total, counts.values())) / len(counts)
+    mean = max(1, sum(map(Counter.total, counts.values()))) / max(1, len(counts))
     scores = dict.fromkeys(index, 0.0)
     for word in set(_words(question)):
         holders = {key: count[word] for key, count in counts.items() if word in count}
@@ -69,18 +83,28 @@ def search(index: dict[str, Hit], question: str, limit: int) -> list[Hit]:
 
 
 def main(questions: Iterable[str]) -> None:
-    """Ask both indexes, and print the sentence of each hit that comes closest to the question."""
+    """Ask both indexes, and print the sentence of each hit that comes closest to the question.
+
+    Raises:
+        DedupError: there is no ledger or no plan, or the plan writes nothing.
+    """
     before, after = every_page(), dict[str, Hit]()
-    apply_plan(after, PROJECT / "dedup" / "plan.jsonl")
+    plan = PROJECT / "dedup" / "plan.jsonl"
+    apply_plan(after, plan)
+    if before and not after:
+        raise DedupError(f"{plan} writes nothing into an index that is empty; {PLAN_IT} plans all of it")
     for question in questions:
         remark = f"  ({QUESTIONS[question]})" if question in QUESTIONS else ""
-        print(f"\n{question}{remark}\n  before, {len(before)} passages in the index:")
+        print(f"\n{printable(textwrap.shorten(question, 300, placeholder=' ...'))}{remark}")
+        print(f"  before, {len(before)} passages in the index:")
         for hit in search(before, question, limit=5):
             print(f"    - {_told(hit.text, question, [hit.url])}")
         print(f"  after, {len(after)} passages in the index:")
         kept, _ = dedupe_hits(search(after, question, limit=20), limit=5)
         for one in kept:
             print(f"    - {_told(one.hit.text, question, [one.source, *one.also_seen_at])}")
+        if not kept:
+            print("    nothing (what is looked for is words of four letters and more)")
 
 
 def _told(text: str, question: str, urls: list[str]) -> str:
@@ -88,7 +112,9 @@ def _told(text: str, question: str, urls: list[str]) -> str:
     sentences = re.split(r"(?<=[.!?])\s+|\n+", text)
     closest = max(sentences, key=lambda sentence: len(asked & set(_words(sentence))))
     more = f" and {len(urls) - 1} more" if urls[1:] else ""
-    return f"{textwrap.shorten(closest, 70, placeholder=' ...'):<70} {urlsplit(urls[0]).path}{more}"
+    return printable(
+        f"{textwrap.shorten(closest, 70, placeholder=' ...'):<70} {urlsplit(urls[0]).path}{more}"
+    )
 
 
 def _words(text: str) -> list[str]:
@@ -96,4 +122,12 @@ def _words(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or QUESTIONS)
+    sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack what a page says
+    try:
+        main(sys.argv[1:] or QUESTIONS)
+        sys.stdout.flush()
+    except DedupError as error:
+        sys.exit(f"ask.py: {error}")
+    except BrokenPipeError:  # whoever reads has seen enough, as behind ``| head``
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,13 @@ _PARQUET_ROWS = 10_000
 Records = Iterable[PairRecord] | Iterable[GroupRecord] | Iterable[ChunkRecord] | Iterable[PlanRecord]
 
 
-def write_files(folder: Path, file_format: str, files: Mapping[str, Records]) -> list[Path]:
+def write_files(
+    folder: Path,
+    file_format: str,
+    files: Mapping[str, Records],
+    *,
+    before_naming: Callable[[], None] | None = None,
+) -> list[Path]:
     """Write files of records into a folder, all or none; return their paths.
 
     Args:
@@ -30,12 +36,13 @@ def write_files(folder: Path, file_format: str, files: Mapping[str, Records]) ->
         file_format: one of `FORMATS`.
         files: records by the name of their file, less its ending, which is also that of their columns:
             ``pairs``, ``groups``, ``chunks`` or ``plan``.
+        before_naming: is called when all files are on the disk, but have not got their names.
 
     Raises:
-        DedupError: a file's name is that of a folder, or pyarrow is missing.
+        DedupError: the folder, or a file in it, cannot be made, or pyarrow is missing.
         OSError: a file cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    _make(folder)
     targets = {name: folder / f"{name}.{file_format}" for name in files}
     for path in targets.values():
         if path.is_dir():
@@ -44,10 +51,22 @@ def write_files(folder: Path, file_format: str, files: Mapping[str, Records]) ->
     with drafts_of(targets.values()) as drafts:
         for name, path in targets.items():
             write(drafts[path], name, files[name])
+        if before_naming is not None:
+            before_naming()
         for path, draft in drafts.items():
             draft.replace(path)
     sync(folder)
     return list(targets.values())
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        taken = next((one for one in (folder, *folder.parents) if os.path.lexists(one)), folder)
+        raise DedupError(
+            f"{taken} is no folder, so nothing can be written there; name another --out"
+        ) from error
 
 
 @contextmanager

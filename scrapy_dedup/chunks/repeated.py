@@ -70,7 +70,10 @@ class HostPages:
 
 
 def _often(keys: Keys, names: npt.NDArray[np.int64], least: float) -> Keys:
-    """Return the keys that stand under at least so many names."""
+    """Return the keys that stand under at least so many names, in ascending order."""
+    found, counts = np.unique(keys, return_counts=True)
+    is_often = _are_among(keys, found[counts >= least])  # others stand under fewer names; most keys are such
+    keys, names = keys[is_often], names[is_often]
     order = np.lexsort((names, keys))
     keys, names = keys[order], names[order]
     is_new = np.ones(len(keys), np.bool_)
@@ -84,14 +87,25 @@ def _joined(pages: Sequence[Keys], keys: Keys) -> set[tuple[int, int]]:
     """Return the pairs of keys of which one is always followed by the other, and that always by the one."""
     edge = np.array([WORDLESS], np.uint64)  # a page begins and ends, which is a neighbour like any other
     row: Any = np.concatenate([edge, *(part for page in pages for part in (page, edge))])
-    before, after = row[:-1], row[1:]
+    is_repeated = _are_among(row, keys)
+    # Of a pair without a repeated block nothing is asked, and nearly all pairs are such.
+    is_asked = is_repeated[:-1] | is_repeated[1:]
+    before, after = row[:-1][is_asked], row[1:][is_asked]
     order = np.lexsort((after, before))
     before, after = before[order], after[order]
     is_new = np.ones(len(before), np.bool_)
     is_new[1:] = (before[1:] != before[:-1]) | (after[1:] != after[:-1])
     before, after = before[is_new], after[is_new]
-    alone = _single(before) & _single(after) & np.isin(before, keys) & np.isin(after, keys)
+    alone = _single(before) & _single(after) & _are_among(before, keys) & _are_among(after, keys)
     return set(zip(before[alone].tolist(), after[alone].tolist(), strict=True))
+
+
+def _are_among(values: Keys, sought: Keys) -> npt.NDArray[np.bool_]:
+    """Tell of each value whether it is one of those sought, which are in ascending order."""
+    if not len(sought):
+        return np.zeros(len(values), np.bool_)
+    found: npt.NDArray[np.bool_] = sought.take(np.searchsorted(sought, values), mode="clip") == values
+    return found
 
 
 def _single(values: Keys) -> npt.NDArray[np.bool_]:

@@ -6,6 +6,7 @@ when the job is over, and replaces what an earlier job left. The job does not en
 
 from __future__ import annotations
 
+from concurrent import futures
 from typing import Any
 
 from scrapy.extensions.feedexport import ItemFilter
@@ -44,6 +45,8 @@ FEED_OPTIONS: dict[str, Any] = {
 class ChunksExporter(RecordExporter):
     """The feed format ``chunks``: one line for each distinct chunk of the live pages."""
 
+    recovery = "scrapy dedup export chunks"
+
     def records(self, row: PageRow) -> tuple[object, ...]:  # noqa: ARG002 - of the interface
         """Return nothing: what pages show is known when the job is over."""
         return ()
@@ -77,7 +80,10 @@ def _flush(suite: Suite) -> None:
     if not suite.writer.started:
         return
     try:
-        suite.writer.variants("").result(FLUSH_TIMEOUT_S)  # is answered after all that was handed in before
+        suite.writer.flush().result(FLUSH_TIMEOUT_S)
+    except futures.TimeoutError as error:
+        said = f"the ledger did not take within {FLUSH_TIMEOUT_S:g} s what the crawl saw"
+        raise DedupError(said) from error
     except LedgerWriteFailed:  # the job has ended already, or the ledger failed, which the crawl tells
         suite.writer.finish("finished")
 

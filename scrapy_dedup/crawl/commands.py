@@ -136,7 +136,8 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--job",
         metavar="ID",
-        help="only this job and the bodies that it brought; with changes: the last of the later jobs",
+        help="only this job and the bodies that it brought; with changes: the last of the later jobs; with "
+        "chunks: the last job that counts",
     )
     parser.add_argument(
         "--backup", metavar="FILE", help="copy the ledger to this new file, also during a crawl"
@@ -171,6 +172,11 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--applied", metavar="PLAN_ID", help="write nothing: this plan was applied to the index"
+    )
+    parser.add_argument(
+        "--discard",
+        metavar="PLAN_ID",
+        help="write nothing: neither this plan nor an unconfirmed one before it was applied, in no part",
     )
     _chunk_arguments(parser)
 

@@ -61,7 +61,13 @@ def _selected(plain: dict[str, Any], fields: Mapping[str, str] | Iterable[str] |
 
 
 class RecordExporter(BaseItemExporter):
-    """Writes one record for each page that has one; encoding is UTF-8 and one record is one line, always."""
+    """Writes one record for each page that has one; encoding is UTF-8 and one record is one line, always.
+
+    Attributes:
+        recovery: the command that writes what a feed could not.
+    """
+
+    recovery = "scrapy dedup export"
 
     def __init__(self, file: IO[bytes], *, crawler: Crawler | None = None, **kwargs: object) -> None:
         super().__init__(dont_fail=True, **kwargs)
@@ -118,8 +124,9 @@ class RecordExporter(BaseItemExporter):
         self._count(FEED_WRITE_ERRORS)
         logger.error(
             "A feed of scrapy_dedup cannot be written any more: %s. The ledger holds all records; "
-            "'scrapy dedup export' writes them.",
+            "'%s' writes them.",
             error,
+            self.recovery,
         )
 
     def _count(self, stat_name: str) -> None:

@@ -86,7 +86,7 @@ STATS: dict[str, str] = {
     ALIASES_KEPT: "URLs recorded as merged, rewritten, redirected or denied.",
     CHUNKS: "Chunks of all live pages of the corpus, with a feed of the format chunks.",
     CHUNKS_DISTINCT: "Distinct chunks among them.",
-    EMBEDDINGS_REUSED: "Distinct chunks whose vector was made for a plan that was confirmed.",
+    EMBEDDINGS_REUSED: "Distinct chunks whose vector was made for a confirmed plan of the default index.",
     FEED_FOREIGN_ITEMS: "Items that our feed formats refused because they are no pages.",
     FEED_WRITE_ERRORS: "Feeds of ours that stopped because a write failed; the ledger goes on.",
     CRAWL_DELAY_HOSTS: "Hosts whose robots.txt asks for a pause between requests, which they get.",

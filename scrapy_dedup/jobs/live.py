@@ -1,12 +1,11 @@
 """The chunks of the pages of a corpus that are live now, each distinct one once with all its sources.
 
 1. Pages: every URL key with the text that it shows, ranked by the length of the URL to cite (`_add_pages`).
-2. Repeated: for each host the blocks that stand on pages of different names (`_repeated`).
-3. Chunks: every text is cut, once for each host that shows it; equal strings to embed are one entry, whose
-   first source is the page of the best rank (`_add_chunks`).
-4. Sealed: what an index holds of an entry beside its vector is digested, so that a change of it is seen.
+2. Chunks: every text is cut, once for each host that shows it; equal strings to embed are one entry, whose
+   first source is the page of the best rank (`scrapy_dedup.jobs.chunking`).
+3. Sealed: what an index holds of an entry beside its vector is digested, so that a change of it is seen.
 
-All of it stands in a work file, so memory does not grow with the corpus; the same ledger and options give the
+What is found stands in a work file, and a few texts at a time in memory; the same ledger and options give the
 same entries in the same order.
 """
 
@@ -15,7 +14,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -23,21 +22,18 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scrapy_dedup.chunks import NOTHING_REPEATED, ChunkOptions, HostPages, Piece, Repeated
-from scrapy_dedup.chunks.blocks import blocks
-from scrapy_dedup.chunks.keys import chunk_id, digest_of, embed_key, entry_id, entry_uuid
+from scrapy_dedup.chunks import ChunkOptions
+from scrapy_dedup.chunks.keys import digest_of, entry_uuid
 from scrapy_dedup.chunks.template import HEADING_SEPARATOR
-from scrapy_dedup.content.digest import normalized_digest, text_digest
 from scrapy_dedup.content.normalise import is_well_formed
 from scrapy_dedup.errors import DedupError
+from scrapy_dedup.jobs.chunking import Chunking
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.owners import Owner
 from scrapy_dedup.ledger.templates import host_of
-from scrapy_dedup.near import SCHEME, simhash_batch
+from scrapy_dedup.near import SCHEME
 from scrapy_dedup.near.host_blocks import page_name
-from scrapy_dedup.records import BodyRecord, ChunkNear, ChunkRecord, ChunkSource
-
-TEXTS_AT_ONCE = 200
+from scrapy_dedup.records import ChunkNear, ChunkRecord, ChunkSource
 
 _TABLES = """
 create table page (
@@ -67,12 +63,6 @@ drop table page;
 create index ranked_by_body on ranked (body, host);
 create index ranked_by_key on ranked (url_key);
 """
-_ADD_ENTRY = """
-insert into entry (
-    id, chunk_id, body_id, ordinal, start, "end", headings, text, embed_text, embed_key, text_digest,
-    normalized_digest, simhash, language, shared
-) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
 _SOURCES = """
 select source.entry, source.start, source."end", source.chunk_id, source.body_id, ranked.url,
     ranked.url_key, ranked.observation_id, ranked.title
@@ -82,7 +72,14 @@ from source join ranked on ranked.rowid = source.page order by source.entry, sou
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many there are: of pages that own a text, of chunks on them, and of distinct chunks."""
+    """How many there are.
+
+    Attributes:
+        pages: that own a text.
+        chunks: on all of them.
+        distinct: chunks, each counted once.
+        shared: of these, how many are text that a host repeats.
+    """
 
     pages: int
     chunks: int
@@ -259,7 +256,7 @@ def live_chunks(
         file.execute("begin")
         _add_pages(file, ledger, corpus, until)
         file.executescript(_RANKED)
-        _Chunking(file, ledger, options).run()
+        Chunking(file, ledger, options).run()
         found = LiveChunks(file, corpus, options)
         file.execute("begin")
         _seal(found)
@@ -326,148 +323,3 @@ def _seal(found: LiveChunks) -> None:
         for entry in found.entries()
     )
     found.file.executemany("update entry set payload = ? where place = ?", payloads)
-
-
-@dataclass(slots=True)
-class _New:
-    """An entry that is not in the file yet."""
-
-    piece: Piece
-    ordinal: int
-    text: str
-    embed_text: str
-
-
-class _Chunking:
-    """Cuts the texts of ranked pages and adds what comes of it to the work file."""
-
-    def __init__(self, file: sqlite3.Connection, ledger: Ledger, options: ChunkOptions) -> None:
-        self._file = file
-        self._ledger = ledger
-        self._options = options
-        self._cutter = options.cutter
-        self._template = options.rendering
-        self._model = options.embedding
-        self._policy = options.policy_id
-
-    def run(self) -> None:
-        repeated = self._repeated()
-        shown = "select host, body from ranked where body is not null group by host, body order by min(rowid)"
-        rows = self._file.execute(shown).fetchall()
-        for start in range(0, len(rows), TEXTS_AT_ONCE):
-            part = rows[start : start + TEXTS_AT_ONCE]
-            bodies = self._ledger.bodies_at(sorted({row["body"] for row in part}))
-            self._file.execute("begin")
-            for row in part:
-                self._add(row, bodies[row["body"]], repeated.get(row["host"], NOTHING_REPEATED))
-            self._file.execute("commit")
-
-    def _repeated(self) -> dict[str, Repeated]:
-        """Return what each host repeats; a text counts once, under the name of its best page."""
-        share = self._options.shared_share
-        if share is None:
-            return {}
-        rows = self._file.execute(
-            "select host, body, name, min(rowid) as best from ranked where body is not null "
-            "group by host, body order by host, best"
-        ).fetchall()
-        found: dict[str, Repeated] = {}
-        for host, pages in groupby(rows, itemgetter("host")):
-            of_host = HostPages()
-            for row, body in self._with_texts(list(pages)):
-                of_host.add(row["name"], [one.key for one in blocks(body.text, body.representation)])
-            if (repeated := of_host.repeated(share)).keys:
-                found[host] = repeated
-        return found
-
-    def _with_texts(self, rows: Sequence[sqlite3.Row]) -> Iterator[tuple[sqlite3.Row, BodyRecord]]:
-        for start in range(0, len(rows), TEXTS_AT_ONCE):
-            part = rows[start : start + TEXTS_AT_ONCE]
-            bodies = self._ledger.bodies_at([row["body"] for row in part])
-            for row in part:
-                yield row, bodies[row["body"]]
-
-    def _add(self, shown: sqlite3.Row, body: BodyRecord, repeated: Repeated) -> None:
-        pages = self._file.execute(
-            "select rowid as page, url, title from ranked where body = ? and host = ? order by rowid",
-            (shown["body"], shown["host"]),
-        ).fetchall()
-        pieces = self._cutter.cut(body.text, body.representation, repeated)
-        if not self._template.names_the_page:
-            self._add_pieces(body, pieces, pages[0], pages)
-            return
-        for page in pages:
-            self._add_pieces(body, pieces, page, [page])
-
-    def _add_pieces(
-        self, body: BodyRecord, pieces: Sequence[Piece], named: sqlite3.Row, pages: Sequence[sqlite3.Row]
-    ) -> None:
-        """Add the chunks of a text that some pages show, rendered for one of them."""
-        new: dict[str, _New] = {}
-        identities: list[str] = []
-        for ordinal, piece in enumerate(pieces):
-            text = body.text[piece.start : piece.end]
-            embed_text = self._template.render(
-                text, piece.headings, title=named["title"], url=named["url"], language=body.language
-            )
-            identities.append(entry_id(embed_text))
-            new.setdefault(identities[-1], _New(piece, ordinal, text, embed_text))
-        held = self._held(new)
-        self._add_entries(body, {key: one for key, one in new.items() if key not in held})
-        self._file.executemany(
-            "update entry set shared = 1 where id = ? and shared = 0",
-            ((key,) for key, one in new.items() if key in held and one.piece.is_shared),
-        )
-        places = self._held(new)
-        self._file.executemany(
-            "insert or ignore into source values (?, ?, ?, ?, ?, ?)",
-            (
-                (
-                    places[identity],
-                    page["page"],
-                    piece.start,
-                    piece.end,
-                    chunk_id(body.body_id, self._policy, piece.start, piece.end),
-                    body.body_id,
-                )
-                for identity, piece in zip(identities, pieces, strict=True)
-                for page in pages
-            ),
-        )
-
-    def _held(self, identities: Iterable[str]) -> dict[str, int]:
-        """Return the places of those entries that the file has."""
-        listed = list(identities)
-        found: dict[str, int] = {}
-        for start in range(0, len(listed), TEXTS_AT_ONCE):
-            part = listed[start : start + TEXTS_AT_ONCE]
-            marks = ",".join("?" * len(part))
-            rows = self._file.execute(f"select id, place from entry where id in ({marks})", part)  # noqa: S608
-            found.update(tuple(row) for row in rows)
-        return found
-
-    def _add_entries(self, body: BodyRecord, new: Mapping[str, _New]) -> None:
-        simhashes = simhash_batch([one.text for one in new.values()]) if new else []
-        self._file.executemany(
-            _ADD_ENTRY,
-            (
-                (
-                    identity,
-                    chunk_id(body.body_id, self._policy, one.piece.start, one.piece.end),
-                    body.body_id,
-                    one.ordinal,
-                    one.piece.start,
-                    one.piece.end,
-                    json.dumps(one.piece.headings, ensure_ascii=False),
-                    one.text,
-                    one.embed_text,
-                    embed_key(one.embed_text, self._model),
-                    text_digest(one.text),
-                    normalized_digest(one.text),
-                    simhash,
-                    body.language,
-                    one.piece.is_shared,
-                )
-                for (identity, one), simhash in zip(new.items(), simhashes, strict=True)
-            ),
-        )

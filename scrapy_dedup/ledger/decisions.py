@@ -393,12 +393,8 @@ def record_decision(
         LedgerUnavailable: there is no ledger, or it cannot be written.
     """
     _check(relation, action, by, note)
-    session = relations.open_to_write(url)
-    try:
-        with session.transaction() as connection:
-            return _record(connection, relation, action, by=by, note=note, supersedes=supersedes)
-    finally:
-        session.close()
+    with relations.writing(url) as connection:
+        return _record(connection, relation, action, by=by, note=note, supersedes=supersedes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,22 +445,18 @@ def record_decisions(url: str, news: Sequence[NewDecision], *, by: str) -> list[
     """
     for one in news:
         _check(one.relation, one.action, by, one.note)
-    session = relations.open_to_write(url)
-    try:
-        with session.transaction() as connection:
-            changed = [
-                one.relation.relation_id
-                for one in news
-                if _identity_in_force(connection, one.relation.relation_id) != one.expects
-            ]
-            if changed:
-                raise DecidedMeanwhile(changed)
-            return [
-                _record(connection, one.relation, one.action, by=by, note=one.note, supersedes=one.expects)
-                for one in news
-            ]
-    finally:
-        session.close()
+    with relations.writing(url) as connection:
+        changed = [
+            one.relation.relation_id
+            for one in news
+            if _identity_in_force(connection, one.relation.relation_id) != one.expects
+        ]
+        if changed:
+            raise DecidedMeanwhile(changed)
+        return [
+            _record(connection, one.relation, one.action, by=by, note=one.note, supersedes=one.expects)
+            for one in news
+        ]
 
 
 def about(connection: sa.Connection, relation_id: str) -> tuple[DecisionRecord, ...]:

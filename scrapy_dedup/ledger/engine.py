@@ -182,7 +182,7 @@ def _probe_postgresql(target: Target) -> int | None:
             return _postgresql_version(connection, target)
     except sa.exc.DBAPIError as error:
         raise LedgerUnavailable(
-            f"The ledger {target.name} cannot be reached: {_driver_message(error)}. "
+            f"The ledger {target.name} cannot be reached: {driver_message(error)}. "
             "Check that the server runs and that DEDUP_LEDGER names host, database and user."
         ) from error
     finally:
@@ -206,8 +206,9 @@ def _postgresql_version(connection: sa.Connection, target: Target) -> int | None
     return _stated_version(stated, target.name)
 
 
-def _driver_message(error: sa.exc.DBAPIError) -> str:
-    return " ".join(str(error.orig).split())
+def driver_message(error: BaseException) -> str:
+    """Return on one line what the database says, without the statement and values that SQLAlchemy adds."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())
 
 
 def _log_of(path: Path) -> Path:

@@ -62,18 +62,14 @@ def record_claims(url: str, claims: Sequence[Claim], *, at: str) -> Claimed:
         LedgerUnavailable: there is no ledger, or it cannot be written.
     """
     sides = {claim.observation_id for claim in claims}
-    session = relations.open_to_write(url)
-    try:
-        with session.transaction() as connection:
-            held = [
-                relation
-                for kind in (RelationKind.EVENT, RelationKind.EVENT_CONFLICT)
-                for relation in relations.with_side(connection, kind, a=sides)
-            ]
-            claimed, conflicts = plan(claims, held, at=at)
-            relations.insert(connection, [*claimed, *conflicts], job=None)
-    finally:
-        session.close()
+    with relations.writing(url) as connection:
+        held = [
+            relation
+            for kind in (RelationKind.EVENT, RelationKind.EVENT_CONFLICT)
+            for relation in relations.with_side(connection, kind, a=sides)
+        ]
+        claimed, conflicts = plan(claims, held, at=at)
+        relations.insert(connection, [*claimed, *conflicts], job=None)
     return Claimed(len(claimed), len(claims) - len(claimed), tuple(conflicts))
 
 

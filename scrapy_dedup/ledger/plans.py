@@ -1,9 +1,9 @@
 """What indexes hold, by the plans that were applied to them, and the plans that wait to be.
 
-A plan is stored when its file is complete, and changes nothing of what the ledger says that the index holds
-until its user confirms that it was applied. So a plan that was never applied, or half of it, is planned
-again. There is at most one waiting plan for an index: a later one replaces it and contains it, since both
-start at what was confirmed last.
+A plan is stored before its file gets its name, and changes nothing of what the ledger says that the index
+holds until its user confirms that it was applied. So a plan that was never applied, or half of it, is planned
+again. There is at most one waiting plan for an index. It may have been applied all the same, so one that
+replaces it has to name all entries that it names; see `scrapy_dedup.jobs.plan`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from scrapy_dedup.errors import DedupError, LedgerUnavailable
+from scrapy_dedup.errors import DedupError
 from scrapy_dedup.ledger import codec, schema
 from scrapy_dedup.ledger.history import Stream
-from scrapy_dedup.ledger.relations import open_to_write
+from scrapy_dedup.ledger.relations import open_to_write, writing
+from scrapy_dedup.ledger.rows import Row
 from scrapy_dedup.ledger.statement import Change
 
 MAX_OWNERS = 20
@@ -63,6 +64,36 @@ class Applied:
     options: dict[str, object]
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The plan for an index that nobody has confirmed yet.
+
+    Attributes:
+        plan_id: its identity.
+        is_whole: whether it says all that the index is to hold, whatever the ledger knows of it.
+    """
+
+    plan_id: str
+    is_whole: bool
+
+
+class Basis(NamedTuple):
+    """What a plan for an index starts at: the plan that was applied last, and the one that waits."""
+
+    applied: Applied | None = None
+    waiting: Waiting | None = None
+
+    @property
+    def applied_id(self) -> str | None:
+        """The identity of the plan that was applied last."""
+        return self.applied.plan_id if self.applied else None
+
+    @property
+    def waiting_id(self) -> str | None:
+        """The identity of the plan that waits."""
+        return self.waiting.plan_id if self.waiting else None
+
+
 class PlanChange(NamedTuple):
     """One line of a plan, as far as the ledger has to know it."""
 
@@ -82,8 +113,32 @@ def entries(stream: Stream, target: int) -> Iterator[IndexEntry]:
             codec.unpack_digest(row["embed_key"]),
             bytes(row["payload"]).hex(),
             bool(row["is_held"]),
-            tuple(json.loads(zlib.decompress(row["owners"]))),
+            _owners(row),
         )
+
+
+def waiting_changes(stream: Stream, target: int) -> Iterator[PlanChange]:
+    """Yield the lines of the plan that waits, in the order of identities."""
+    statement = sa.select(_change).where(_change.c.target == target).order_by(_change.c.entry_id)
+    for row in stream(statement):
+        yield PlanChange(
+            "entry1-" + bytes(row["entry_id"]).hex(),
+            bool(row["is_delete"]),
+            codec.unpack_digest(row["embed_key"]),
+            bytes(row["payload"]).hex(),
+            _owners(row),
+        )
+
+
+def _owners(row: Row) -> tuple[str, ...]:
+    return tuple(json.loads(zlib.decompress(row["owners"])))
+
+
+def basis(connection: sa.Connection, target: int) -> Basis:
+    """Return what a plan for an index starts at."""
+    plan = connection.execute(sa.select(_t.index_plan).where(_t.index_plan.c.target == target)).one_or_none()
+    waits = None if plan is None else Waiting("plan1-" + bytes(plan.plan_id).hex(), bool(plan.is_whole))
+    return Basis(applied(connection, target), waits)
 
 
 def applied(connection: sa.Connection, target: int) -> Applied | None:
@@ -123,6 +178,7 @@ def save_plan(
     options: dict[str, object],
     changes: Iterable[PlanChange],
     is_whole: bool,
+    starts_at: Basis,
 ) -> None:
     """Store a plan that waits to be applied, in the place of an earlier one that waits; all or nothing.
 
@@ -134,31 +190,34 @@ def save_plan(
         options: what its entries were made with.
         changes: its lines; those that keep an entry may be left out unless ``is_whole``.
         is_whole: the plan says all that the index is to hold, whatever the ledger knows of it.
+        starts_at: what the plan was made from.
 
     Raises:
+        DedupError: another plan was made or confirmed meanwhile, of which this one knows nothing.
         LedgerError: the ledger cannot be written.
     """
-    session = open_to_write(url)
-    try:
-        with session.transaction() as connection:
-            target = find_target(connection, corpus, name) or _new_target(connection, corpus, name)
-            _drop_plan(connection, target)
-            connection.execute(
-                sa.insert(_t.index_plan).values(
-                    target=target,
-                    plan_id=codec.pack_id(plan_id),
-                    created_us=_now_us(),
-                    options=codec.pack_json(options),
-                    is_whole=is_whole,
-                )
+    with writing(url) as connection:
+        target = find_target(connection, corpus, name) or _new_target(connection, corpus, name)
+        there = basis(connection, target)
+        is_known = there.waiting_id in (starts_at.waiting_id, plan_id)
+        if there.applied_id != starts_at.applied_id or not is_known:
+            raise DedupError(
+                f"another plan for the index {name!r} was made or confirmed at the same time "
+                f"({there.waiting_id or there.applied_id}), so this one was not written; plan again"
             )
-            waiting = iter(changes)
-            while part := list(islice(waiting, _ROWS_AT_ONCE)):
-                _ADD_CHANGE.run(connection, (_change_row(target, one) for one in part))
-    except sa.exc.SQLAlchemyError as error:
-        raise LedgerUnavailable(f"The plan cannot be stored in the ledger ({error}).") from error
-    finally:
-        session.close()
+        _drop_plan(connection, target)
+        connection.execute(
+            sa.insert(_t.index_plan).values(
+                target=target,
+                plan_id=codec.pack_id(plan_id),
+                created_us=_now_us(),
+                options=codec.pack_json(options),
+                is_whole=is_whole,
+            )
+        )
+        waiting = iter(changes)
+        while part := list(islice(waiting, _ROWS_AT_ONCE)):
+            _ADD_CHANGE.run(connection, (_change_row(target, one) for one in part))
 
 
 def confirm_plan(url: str, corpus: str, name: str, plan_id: str) -> bool:
@@ -172,32 +231,44 @@ def confirm_plan(url: str, corpus: str, name: str, plan_id: str) -> bool:
         LedgerError: the ledger cannot be written.
     """
     packed = codec.pack_id(plan_id)
-    session = open_to_write(url)
-    try:
-        with session.transaction() as connection:
-            target = find_target(connection, corpus, name)
-            if target is None:
-                raise DedupError(f"no plan was made for the index {name!r} of corpus {corpus!r}")
-            plan = connection.execute(
-                sa.select(_t.index_plan).where(_t.index_plan.c.target == target)
-            ).one_or_none()
-            last = applied(connection, target)
-            if last is not None and last.plan_id == plan_id and (plan is None or plan.plan_id != packed):
+    with writing(url) as connection:
+        target = find_target(connection, corpus, name)
+        if target is None:
+            raise DedupError(f"no plan was made for the index {name!r} of corpus {corpus!r}")
+        plan = connection.execute(
+            sa.select(_t.index_plan).where(_t.index_plan.c.target == target)
+        ).one_or_none()
+        last = applied(connection, target)
+        if plan is None or bytes(plan.plan_id) != packed:
+            if last is not None and last.plan_id == plan_id:
                 return False
-            if plan is None or bytes(plan.plan_id) != packed:
-                raise DedupError(_not_waiting(plan_id, None if plan is None else bytes(plan.plan_id)))
-            _apply(connection, target, is_whole=plan.is_whole)
-            connection.execute(
-                sa.update(_t.index_target)
-                .where(_t.index_target.c.ordinal == target)
-                .values(applied_plan=packed, applied_us=_now_us(), applied_options=plan.options)
-            )
-            _drop_plan(connection, target)
-    except sa.exc.SQLAlchemyError as error:
-        raise LedgerUnavailable(f"The plan cannot be confirmed in the ledger ({error}).") from error
-    finally:
-        session.close()
+            raise DedupError(_not_waiting(plan_id, None if plan is None else bytes(plan.plan_id)))
+        _apply(connection, target, is_whole=plan.is_whole)
+        connection.execute(
+            sa.update(_t.index_target)
+            .where(_t.index_target.c.ordinal == target)
+            .values(applied_plan=packed, applied_us=_now_us(), applied_options=plan.options)
+        )
+        _drop_plan(connection, target)
     return True
+
+
+def discard_plan(url: str, corpus: str, name: str, plan_id: str) -> None:
+    """Forget the plan that waits, since neither it nor an unconfirmed one before it was applied in any part.
+
+    Raises:
+        DedupError: it is not the plan that waits.
+        LedgerError: the ledger cannot be written.
+    """
+    with writing(url) as connection:
+        target = find_target(connection, corpus, name)
+        waits = None if target is None else basis(connection, target).waiting_id
+        if target is None or waits != plan_id:
+            raise DedupError(
+                f"the plan {plan_id} does not wait to be confirmed for the index {name!r} of corpus "
+                f"{corpus!r}, so there is nothing to forget; {waits or 'none'} does"
+            )
+        _drop_plan(connection, target)
 
 
 def _apply(connection: sa.Connection, target: int, *, is_whole: bool) -> None:
@@ -221,7 +292,7 @@ def _not_waiting(plan_id: str, waiting: bytes | None) -> str:
         return f"the plan {plan_id} is not known here, and none waits to be confirmed; make one and apply it"
     return (
         f"the plan {plan_id} is unknown or was replaced by plan1-{waiting.hex()}, which contains what is "
-        "still to be done; apply that one and confirm it"
+        "still to be done; make the plan again, apply that one and confirm it"
     )
 
 

@@ -36,7 +36,7 @@ from scrapy_dedup.ledger import (
     texts,
 )
 from scrapy_dedup.ledger.decisions import Overrides, ruled_relation
-from scrapy_dedup.ledger.engine import Target
+from scrapy_dedup.ledger.engine import Target, driver_message
 from scrapy_dedup.ledger.history import History, Scope
 from scrapy_dedup.ledger.overlay import (
     OBSERVATION_COLUMNS,
@@ -302,13 +302,8 @@ class Ledger:
 
     def bodies_at(self, ordinals: Sequence[int]) -> dict[int, BodyRecord]:
         """Return bodies by their ordinals, which `owners` gives."""
-        statement = sa.select(*BODY_COLUMNS).select_from(BODY_JOIN)
-        found: dict[int, BodyRecord] = {}
         with self._reading():
-            for part in _parts(ordinals):
-                for row in self._stream(statement.where(_t.body.c.ordinal.in_(part))):
-                    found[row["ordinal"]] = rows.body_record(row)
-        return found
+            return self._bodies_at(ordinals)
 
     def index_entries(self, corpus: str, target: str) -> Iterator[plans.IndexEntry]:
         """Iterate over what an index holds or held, by the plans that were confirmed; see `plans`."""
@@ -322,6 +317,19 @@ class Ledger:
         with self._reading():
             ordinal = plans.find_target(self._connection, corpus, target)
             return None if ordinal is None else plans.applied(self._connection, ordinal)
+
+    def index_basis(self, corpus: str, target: str) -> plans.Basis:
+        """Return what a plan for an index starts at."""
+        with self._reading():
+            ordinal = plans.find_target(self._connection, corpus, target)
+            return plans.Basis() if ordinal is None else plans.basis(self._connection, ordinal)
+
+    def waiting_changes(self, corpus: str, target: str) -> Iterator[plans.PlanChange]:
+        """Iterate over the lines of the plan for an index that nobody has confirmed yet."""
+        with self._reading():
+            ordinal = plans.find_target(self._connection, corpus, target)
+            if ordinal is not None:
+                yield from plans.waiting_changes(self._stream, ordinal)
 
     def _job_ordinal(self, job_id: str, corpus: str) -> int:
         statement = sa.select(_t.job.c.ordinal).where(
@@ -368,7 +376,7 @@ class Ledger:
             return None if places is None else (self._side(places[0]), self._side(places[1]))
 
     def _side(self, place: review_sides.Place) -> review_sides.Side:
-        (body,) = self._bodies_at([place.body])
+        (body,) = self._bodies_at([place.body]).values()
         pages, more_pages, observations = review_sides.pages_of(self._connection, place)
         current = review_sides.is_current(self._connection, place)
         return review_sides.Side(body, pages, more_pages, observations, current)
@@ -492,7 +500,7 @@ class Ledger:
             return Lookup(
                 decision=policies[0].decide(url),
                 observations=tuple(self._overlay.observations(found)),
-                bodies=tuple(self._bodies_at(bodies)),
+                bodies=tuple(self._bodies_at(bodies).values()),
                 aliases=tuple(aliases),
                 same_text=tuple(self._overlay.observations(self._first_of_bodies(bodies))),
                 same_text_counts=self._counts_of_bodies(bodies),
@@ -731,7 +739,7 @@ class Ledger:
         try:
             yield
         except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError) as error:
-            said = " ".join(str(getattr(error, "orig", None) or error).split())
+            said = driver_message(error)
             raise LedgerUnavailable(f"The ledger {self._target.name} cannot be read ({said}).") from error
         except (RecordError, ValueError, KeyError, TypeError) as error:
             raise LedgerUnavailable(
@@ -755,11 +763,14 @@ class Ledger:
         found = [row for part in _parts(values) for row in self._stream(statement.where(column.in_(part)))]
         return sorted(found, key=lambda row: (row["job"], row["seq"]))
 
-    def _bodies_at(self, ordinals: Iterable[int]) -> Iterator[BodyRecord]:
+    def _bodies_at(self, ordinals: Iterable[int]) -> dict[int, BodyRecord]:
+        """Return bodies by their ordinals, in the order of these."""
         statement = sa.select(*BODY_COLUMNS).select_from(BODY_JOIN).order_by(_t.body.c.ordinal)
-        for part in _parts(sorted(ordinals)):
-            for row in self._stream(statement.where(_t.body.c.ordinal.in_(part))):
-                yield rows.body_record(row)
+        return {
+            row["ordinal"]: rows.body_record(row)
+            for part in _parts(sorted(ordinals))
+            for row in self._stream(statement.where(_t.body.c.ordinal.in_(part)))
+        }
 
     def _aliases_where(self, column: sa.Column[Any], values: Iterable[bytes]) -> list[AliasRecord]:
         statement = _ALIASES.order_by(_t.alias.c.ordinal)

@@ -6,7 +6,8 @@ for those that somebody decided about. All others stand here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,7 +22,7 @@ from scrapy_dedup.ledger.derived import (
     of_content,
     of_observation,
 )
-from scrapy_dedup.ledger.engine import Target, WriteSession
+from scrapy_dedup.ledger.engine import Target, WriteSession, driver_message
 from scrapy_dedup.ledger.statement import SOUGHT, Change, ListQuery
 from scrapy_dedup.records import RelationKind, RelationRecord
 
@@ -38,6 +39,7 @@ __all__ = [
     "stored",
     "with_identity",
     "with_side",
+    "writing",
 ]
 
 _t = schema
@@ -161,10 +163,24 @@ def record(url: str, found: Sequence[RelationRecord]) -> None:
     Raises:
         LedgerUnavailable: there is no ledger, or it cannot be written.
     """
+    with writing(url) as connection:
+        insert(connection, found, job=None)
+
+
+@contextmanager
+def writing(url: str) -> Iterator[sa.Connection]:
+    """Give one transaction of a command that adds to a ledger: all of it is written, or on an error nothing.
+
+    Raises:
+        LedgerUnavailable: there is no ledger, or it cannot be written.
+    """
     session = open_to_write(url)
     try:
         with session.transaction() as connection:
-            insert(connection, found, job=None)
+            yield connection
+    except sa.exc.SQLAlchemyError as error:
+        name, said = Target.parse(url).name, driver_message(error)
+        raise LedgerUnavailable(f"The ledger {name} cannot be written ({said}), so nothing was.") from error
     finally:
         session.close()
 

@@ -2,7 +2,7 @@
 
 SQLAlchemy prepares a statement anew for each execution: the cache key, the list of an IN, types, result
 columns. In a crawl most commits hold one to three pages, and preparing ten statements took most of the CPU
-of a commit. Here the driver gets the text that SQLAlchemy compiled once; errors are the driver's own.
+of a commit. Here the driver gets the text that SQLAlchemy compiled once.
 
 Only types that the drivers read and write as they are may occur: integers, strings, bytes, None. Lists of an
 IN are filled up to a power of two, so that few texts exist and the driver's own cache of statements holds.
@@ -10,8 +10,8 @@ IN are filled up to a power of two, so that few texts exist and the driver's own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,8 +57,9 @@ class Change:
         text = self._texts.get(dialect.name)
         if text is None:
             text = self._texts[dialect.name] = _compiled(self.clause, dialect)
-        with closing(connection.connection.cursor()) as cursor:
-            cursor.executemany(text.sql, [text.bound(row) for row in rows])
+        bound = [text.bound(row) for row in rows]
+        with _cursor(connection, text) as cursor:
+            cursor.executemany(text.sql, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class ListQuery:
             part += part[-1:] * (size - len(part))
             text = self._text(connection.dialect, size)
             named = {f"sought_{place}": value for place, value in enumerate(part, 1)}
-            with closing(connection.connection.cursor()) as cursor:
+            with _cursor(connection, text) as cursor:
                 cursor.execute(text.sql, text.bound({**text.constants, **named, **fixed}))
                 names = [column[0] for column in cursor.description or ()]
                 found += [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
@@ -90,6 +91,16 @@ class ListQuery:
             clause = self.clause.params(sought=[b""] * size)
             text = self._texts[dialect.name, size] = _compiled(clause, dialect)
         return text
+
+
+@contextmanager
+def _cursor(connection: sa.Connection, text: _Text) -> Iterator[Any]:
+    """Give a cursor of the driver; its errors leave as SQLAlchemy's, like those of all other statements."""
+    try:
+        with closing(connection.connection.cursor()) as cursor:
+            yield cursor
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise sa.exc.DBAPIError(text.sql, None, error) from error
 
 
 def _compiled(clause: sa.Insert | sa.Update | sa.Delete | sa.Select[Any], dialect: sa.Dialect) -> _Text:

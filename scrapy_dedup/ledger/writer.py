@@ -66,17 +66,17 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Something to be asked inside a commit, after all that was queued before it.
+    """Something to be asked inside a commit.
 
     Attributes:
         ask: the question; it may change nothing.
         future: of the one who waits for the answer.
-        about: the URL keys whose notes have to be written first.
+        about: the URL keys whose notes have to be written first; None for all that was queued before it.
     """
 
     ask: Callable[[Store, sa.Connection], Any]
     future: Future[Any]
-    about: tuple[str, ...] = ()
+    about: tuple[str, ...] | None = ()
 
 
 class LedgerWriter:
@@ -181,6 +181,12 @@ class LedgerWriter:
         question = _Question(
             lambda store, connection: store.canonicals_seen(connection, url_keys), _running()
         )
+        self._submit(self._questions, question)
+        return question.future
+
+    def flush(self) -> Future[None]:
+        """Ask for word that all is durable that was handed in so far, the notes too."""
+        question = _Question(lambda store, connection: None, _running(), None)  # noqa: ARG005
         self._submit(self._questions, question)
         return question.future
 
@@ -296,13 +302,14 @@ class LedgerWriter:
     def _commit_queued(self) -> None:
         with self._wake:
             entries = _take_batch(self._entries, self._max_chars)
-            questions = list(self._questions)
-            self._questions.clear()
+            questions = self._take_questions()
             links = {} if self._entries else self._late_links  # not before the observations that they are of
             if links:
                 self._late_links = {}
-            notes = self._notes.take_of(url_key for question in questions for url_key in question.about)
-            if self._notes_are_due():
+            notes = self._notes.take_of(url_key for question in questions for url_key in question.about or ())
+            if any(question.about is None for question in questions):
+                notes += self._notes.take(None)
+            elif self._notes_are_due():
                 notes += self._notes.take(MAX_NOTES)
                 self._notes_due = time.monotonic() + NOTE_DELAY_S
         try:
@@ -312,6 +319,14 @@ class LedgerWriter:
                 self._entries.extendleft(reversed(entries))
                 self._questions.extendleft(reversed(questions))
             raise
+
+    def _take_questions(self) -> list[_Question]:
+        """Take the questions that can be asked; one about all that was queued waits for the last of it."""
+        waiting = [*self._questions]
+        self._questions.clear()
+        if self._entries:
+            self._questions.extend(one for one in waiting if one.about is None)
+        return [one for one in waiting if one.about is not None or not self._entries]
 
     def _commit(
         self,

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from scrapy_dedup.chunks.keys import entry_id, entry_uuid
 from scrapy_dedup.chunks.template import HEADING_SEPARATOR
+from scrapy_dedup.content.normalise import is_well_formed
 from scrapy_dedup.errors import InputError
 from scrapy_dedup.records import ChunkRecord, PlanRecord, to_dict
+from scrapy_dedup.retrieval.hits import Kept
 
 Scalar = str | int | float | bool
 Vectors = MutableMapping[str, Sequence[float]]
@@ -24,6 +27,12 @@ IdKind = Literal["uuid", "id"]
 """Which identity an index uses: the UUID, which every store takes, or the ``id`` of the records."""
 
 SHOWN_PROBLEMS = 10
+
+MAX_NUMBER = 2**63 - 1
+"""In metadata; stores keep 64 bits."""
+
+BATCH = 256
+"""Entries that a store gets in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,10 @@ class IndexChanges:
         """Return the identities of what is to be taken out."""
         return [uuid if kind == "uuid" else identity for identity, uuid in self.deletes]
 
+    def applied(self, reused: int | None) -> Applied:
+        """Return what was done once all of it is; ``reused`` as `Applied` has it."""
+        return Applied(self.plan_id, len(self.upserts), len(self.deletes), self.kept, reused)
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -97,25 +110,30 @@ def read_chunks(source: Source) -> Iterator[Entry]:
     """Yield the entries of chunk records.
 
     Raises:
-        InputError: a line is no chunk record.
+        InputError: a line is no chunk record, or holds what no index can take.
     """
     for place, record in _records(source):
         wrong = _problems(record, ChunkRecord.schema, _CHUNK_FIELDS)
         if wrong:
             raise InputError([f"{place}: {problem}" for problem in wrong], len(wrong))
-        yield _chunk_entry(record)
+        entry = _chunk_entry(record)
+        if wrong := _unfit(entry):
+            raise InputError([f"{place}: {problem}" for problem in wrong], len(wrong))
+        yield entry
 
 
 def read_plan(source: Source) -> IndexChanges:
     """Return what a plan asks for, once all of it was read.
 
     Raises:
-        InputError: lines are no plan records, or are those of several plans.
+        InputError: lines are no plan records, are those of several plans, name an entry twice, or hold what
+            no index can take.
     """
     upserts: list[Entry] = []
     deletes: list[tuple[str, str]] = []
     problems: list[str] = []
     plan_ids: dict[str, None] = {}
+    named: dict[str, str] = {}
     kept = 0
     for place, record in _records(source):
         op = record.get("op")
@@ -123,12 +141,16 @@ def read_plan(source: Source) -> IndexChanges:
         wrong = _problems(record, PlanRecord.schema, fields)
         if not wrong and op not in _OPS:
             wrong = [f"op is {op!r}; known are {', '.join(_OPS)}"]
+        if not wrong and (first := named.setdefault(record["id"], place)) != place:
+            wrong = [f"{record['id']} is named by {first} already"]
+        entry = _plan_entry(record) if op == "upsert" and not wrong else None
+        wrong = wrong or ([] if entry is None else _unfit(entry))
         if wrong:
             problems += [f"{place}: {problem}" for problem in wrong]
             continue
         plan_ids[record["plan_id"]] = None
-        if op == "upsert":
-            upserts.append(_plan_entry(record))
+        if entry is not None:
+            upserts.append(entry)
         elif op == "delete":
             deletes.append((record["id"], record["uuid"]))
         else:
@@ -153,24 +175,41 @@ def as_hit(
     score: float | None = None,
     vector: Sequence[float] | None = None,
 ) -> dict[str, Any]:
-    """Return what a framework found as a hit for `scrapy_dedup.retrieval.dedupe_hits`."""
+    """Return what a framework found as a hit for `scrapy_dedup.retrieval.dedupe_hits`.
+
+    Metadata that others made may have the same names for other things: a ``group`` of theirs is none of
+    similar texts, and what is no URL is no place.
+    """
+    is_ours = isinstance(metadata.get("entry_id"), str)
+    named = [one for one in (metadata.get("url"), metadata.get("source")) if isinstance(one, str)]
+    sources = metadata.get("sources")
+    are_places = isinstance(sources, str) or (
+        isinstance(sources, (list, tuple)) and all(isinstance(one, str) for one in sources)
+    )
+    lineage = metadata.get("lineage")
     return {
         "text": passage_of(content, metadata),
         "score": score,
-        "id": metadata.get("entry_id", identity),
-        "url": metadata.get("url", metadata.get("source")),
-        "sources": metadata.get("sources"),
-        "group": metadata.get("group"),
-        "simhash": metadata.get("simhash"),
+        "id": metadata["entry_id"] if is_ours else identity,
+        "url": named[0] if named else None,
+        "sources": sources if are_places else None,
+        "group": metadata.get("group") if is_ours else None,
+        "simhash": metadata.get("simhash") if is_ours else None,
         "vector": vector,
-        "lineage": metadata.get("lineage"),
+        "lineage": lineage if isinstance(lineage, str) else None,
     }
 
 
-def in_batches(entries: Sequence[Entry], size: int) -> Iterator[Sequence[Entry]]:
-    """Yield entries some at a time."""
-    for start in range(0, len(entries), size):
-        yield entries[start : start + size]
+def cited(metadata: Mapping[str, Any], kept: Kept[Any]) -> dict[str, Any]:
+    """Return the metadata of a kept hit: the page to cite is ``url``, ``also_seen_at`` lists the others."""
+    url = {} if kept.source is None else {"url": kept.source}
+    return {**metadata, **url, "also_seen_at": [*kept.also_seen_at]}
+
+
+def in_batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Yield entries, at most `BATCH` at a time."""
+    for start in range(0, len(entries), BATCH):
+        yield entries[start : start + BATCH]
 
 
 _OPS = ("upsert", "keep", "delete")
@@ -190,11 +229,12 @@ def _records(source: Source) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield each record as its line would have it, with its place."""
     if not isinstance(source, (str, Path)):
         for number, record in enumerate(source, 1):
-            yield f"record {number}", record if isinstance(record, Mapping) else to_dict(record)
+            is_record = isinstance(record, (ChunkRecord, PlanRecord))
+            yield f"record {number}", to_dict(record) if is_record else _mapping(record)
         return
     path = Path(source)
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield f"{path} line {number}", _parsed(line)
@@ -207,7 +247,11 @@ def _parsed(line: str) -> Mapping[str, Any]:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return record if isinstance(record, dict) else {}
+    return _mapping(record)
+
+
+def _mapping(record: Any) -> Mapping[str, Any]:
+    return record if isinstance(record, Mapping) else {}
 
 
 def _problems(record: Mapping[str, Any], schema: str, fields: Mapping[str, type]) -> list[str]:
@@ -220,14 +264,36 @@ def _problems(record: Mapping[str, Any], schema: str, fields: Mapping[str, type]
     ]
     if wrong:
         return wrong
-    sources, metadata = record.get("sources") or (), record.get("metadata") or {}
+    sources = record.get("sources") or ()
     if not all(isinstance(source, Mapping) and isinstance(source.get("url"), str) for source in sources):
         wrong.append("sources lack a url")
     if "embed_text" in fields and not sources:
         wrong.append("sources is empty")
-    if not all(isinstance(value, (str, int, float)) for value in metadata.values()):
-        wrong.append("metadata holds more than strings, numbers and flags")
+    if record["uuid"] != entry_uuid(record["id"]):
+        wrong.append("uuid is not that of the id")
     return wrong
+
+
+def _unfit(entry: Entry) -> list[str]:
+    """Return why an index cannot take an entry, or would hold another text under its identity."""
+    wrong = []
+    if not is_well_formed(entry.text) or entry.id != entry_id(entry.text):
+        wrong.append(f"{entry.id:.50} is not the identity of its text, which was changed after it was made")
+    if not all(isinstance(value, (str, int, float)) for value in entry.metadata.values()):
+        wrong.append("metadata holds more than strings, numbers and flags")
+    if not all(map(is_well_formed, [entry.text, *_texts(entry.metadata)])):
+        wrong.append("has text with lone surrogates, which UTF-8 cannot hold")
+    numbers = [value for value in entry.metadata.values() if isinstance(value, (int, float))]
+    if not all(abs(value) <= MAX_NUMBER for value in numbers):  # true of no NaN
+        wrong.append("metadata has a number that is none, or is too large")
+    return wrong
+
+
+def _texts(metadata: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in metadata.items():
+        yield str(name)
+        if isinstance(value, str):
+            yield value
 
 
 def _chunk_entry(record: Mapping[str, Any]) -> Entry:

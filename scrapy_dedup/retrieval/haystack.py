@@ -20,13 +20,12 @@ from scrapy_dedup.retrieval.entries import (
     Source,
     Vectors,
     as_hit,
+    cited,
     in_batches,
     read_chunks,
     read_plan,
 )
 from scrapy_dedup.retrieval.hits import MIN_COSINE, dedupe_hits
-
-BATCH = 256
 
 
 class DocumentEmbedder(Protocol):
@@ -97,9 +96,7 @@ class HitDeduplicator:
         found = []
         for one in kept:
             document: Document = one.hit["document"]
-            cited = {} if one.source is None else {"url": one.source}
-            meta = {**document.meta, **cited, "also_seen_at": [*one.also_seen_at]}
-            found.append(replace(document, meta=meta))
+            found.append(replace(document, meta=cited(document.meta, one)))
         return {"documents": found}
 
 
@@ -142,7 +139,7 @@ def apply_plan(
     changes = read_plan(plan)
     known: Vectors = {} if vectors is None else vectors
     reused = 0
-    for batch in in_batches(changes.upserts, BATCH):
+    for batch in in_batches(changes.upserts):
         unknown = {entry.embed_key: entry for entry in batch if entry.embed_key not in known}
         reused += sum(entry.embed_key not in unknown for entry in batch)
         if unknown and embedder is not None:
@@ -154,7 +151,7 @@ def apply_plan(
         store.write_documents(written, policy=DuplicatePolicy.OVERWRITE)
     if changes.deletes:
         store.delete_documents(changes.deleted(ids))
-    return Applied(changes.plan_id, len(changes.upserts), len(changes.deletes), changes.kept, reused)
+    return changes.applied(reused)
 
 
 def _document(entry: Entry, ids: IdKind, vector: Sequence[float] | None = None) -> Document:

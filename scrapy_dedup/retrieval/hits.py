@@ -301,9 +301,8 @@ class _Comparing:
     def _alike(self, place: int) -> _Repetition | None:
         """Hold a hit against the kept ones; those in another group of the ledger were compared there."""
         compared = self._without_group if self._read[place].group is not None else self.kept
-        return (
-            (self._by_text(place, compared) or self._by_simhash(place, compared)) if compared else None
-        ) or (self._by_vector(place) if self._has_vectors else None)
+        found = self._by_text(place, compared) or self._by_simhash(place, compared) if compared else None
+        return self._by_vector(place) if found is None and self._has_vectors else found
 
     def _by_text(self, place: int, compared: Sequence[int]) -> _Repetition | None:
         numbers = self.passages.numbers

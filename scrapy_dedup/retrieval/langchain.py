@@ -22,13 +22,12 @@ from scrapy_dedup.retrieval.entries import (
     Source,
     Vectors,
     as_hit,
+    cited,
     in_batches,
     read_chunks,
     read_plan,
 )
 from scrapy_dedup.retrieval.hits import dedupe_hits
-
-BATCH = 256
 
 
 class HitDeduplicator(BaseDocumentCompressor):
@@ -70,9 +69,7 @@ class HitDeduplicator(BaseDocumentCompressor):
         found = []
         for one in kept:
             document: Document = one.hit["document"]
-            cited = {} if one.source is None else {"url": one.source}
-            metadata = {**document.metadata, **cited, "also_seen_at": [*one.also_seen_at]}
-            found.append(document.model_copy(update={"metadata": metadata}))
+            found.append(document.model_copy(update={"metadata": cited(document.metadata, one)}))
         return found
 
 
@@ -135,12 +132,12 @@ def apply_plan(plan: Source, store: VectorStore, *, ids: IdKind = "uuid") -> App
         InputError: a line is no plan record; nothing was written.
     """
     changes = read_plan(plan)
-    for batch in in_batches(changes.upserts, BATCH):
+    for batch in in_batches(changes.upserts):
         written = [_document(entry, ids) for entry in batch]
         store.add_documents(written, ids=[entry.identity(ids) for entry in batch])
     if changes.deletes:
         store.delete(ids=changes.deleted(ids))
-    return Applied(changes.plan_id, len(changes.upserts), len(changes.deletes), changes.kept, None)
+    return changes.applied(None)
 
 
 def _document(entry: Entry, ids: IdKind) -> Document:

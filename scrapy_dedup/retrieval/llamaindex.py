@@ -29,13 +29,13 @@ from scrapy_dedup.retrieval.entries import (
     Source,
     Vectors,
     as_hit,
+    cited,
     in_batches,
     read_chunks,
     read_plan,
 )
 from scrapy_dedup.retrieval.hits import MIN_COSINE, dedupe_hits
 
-BATCH = 256
 INTERNAL = ("entry_id", "group", "simhash", "sources", "corpus", "shared", "source_count")
 """Metadata that a language model gets nothing from."""
 
@@ -97,9 +97,7 @@ class HitDeduplicator(BaseNodePostprocessor):
         found = []
         for one in kept:
             node: BaseNode = one.hit["found"].node
-            cited = {} if one.source is None else {"url": one.source}
-            metadata = {**node.metadata, **cited, "also_seen_at": [*one.also_seen_at]}
-            copied = node.model_copy(update={"metadata": metadata})
+            copied = node.model_copy(update={"metadata": cited(node.metadata, one)})
             found.append(NodeWithScore(node=copied, score=one.hit["score"]))
         return found
 
@@ -147,7 +145,7 @@ def apply_plan(
     changes = read_plan(plan)
     known: Vectors = {} if vectors is None else vectors
     reused = 0
-    for batch in in_batches(changes.upserts, BATCH):
+    for batch in in_batches(changes.upserts):
         unknown = {entry.embed_key: entry.text for entry in batch if entry.embed_key not in known}
         reused += sum(entry.embed_key not in unknown for entry in batch)
         made = embed_model.get_text_embedding_batch([*unknown.values()]) if unknown else []
@@ -159,7 +157,7 @@ def apply_plan(
         _add(store, written)
     if changes.deletes:
         _delete(store, changes.deleted(ids))
-    return Applied(changes.plan_id, len(changes.upserts), len(changes.deletes), changes.kept, reused)
+    return changes.applied(reused)
 
 
 def _add(store: BasePydanticVectorStore | VectorStoreIndex, written: Sequence[TextNode]) -> None:

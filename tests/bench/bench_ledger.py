@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import random
 import sys
 import tempfile
@@ -18,11 +17,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from made_records import digest, made_job, made_observation, made_text
+
 from scrapy_dedup.ledger import LedgerWriter, Sighting, observation_id
 from scrapy_dedup.ledger.engine import Target, WriteSession
 from scrapy_dedup.ledger.nearness import NearOptions
 from scrapy_dedup.ledger.store import Store, prepare
-from scrapy_dedup.records import Conditions, JobRecord, ObservationRecord, Outcome, Sourced, Text, Validity
+from scrapy_dedup.records import Sourced, Text
 
 BATCH = 100
 NEW_TEXT_SHARE = 0.7
@@ -35,73 +36,27 @@ TICK_S = 0.005
 
 _LETTERS = random.Random(3)
 WORDS = ["".join(_LETTERS.choices("eetaaoinshrdlu", k=2 + number % 8)) for number in range(3_000)]
-JOB = JobRecord(
-    job_id="bench",
-    spider="bench",
-    corpus="default",
-    settings_digest="sha256:" + "0" * 64,
-    policy="standard-1:0123456789abcdef",
-    extractor="x-1",
-    source_digest=None,
-    started_at="2026-01-01T00:00:00Z",
-)
-
-
-def sha(text: str) -> str:
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+POLICY_ID = "standard-1:0123456789abcdef"
+JOB = made_job(POLICY_ID)
 
 
 def make_text(rng: random.Random, words: int) -> Text:
     text = " ".join(WORDS[int(rng.paretovariate(0.6)) % len(WORDS)] for _ in range(words))
-    digest = sha(text)
-    return Text(
-        text=text,
-        representation="markdown",
-        extractor_id="x-1",
-        text_digest=digest,
-        normalized_digest=sha(text + " normalized"),
-        visible_digest=digest,
-        residual_digest=digest,
-        language="en",
-        char_count=len(text),
-        word_count=words,
-        simhash=digest[7:23],
-        simhash_scheme="simhash64-w3-1",
-    )
+    own = digest(text)
+    return made_text(text, visible_digest=own, residual_digest=own)
 
 
 def make_sighting(seq: int, text: Text) -> Sighting:
     url = f"https://site.example/section/{seq % 97}/article-{seq}?id={seq}"
-    observation = ObservationRecord(
+    observation = made_observation(
+        seq,
+        url,
+        POLICY_ID,
         observation_id=observation_id(JOB.job_id, seq),
-        job_id=JOB.job_id,
-        spider=JOB.spider,
-        seq=seq,
-        fetched_at="2026-01-01T00:00:00.123456Z",
-        request_id=hashlib.sha256(url.encode()).hexdigest()[:40],
-        conditions=Conditions(),
-        from_cache=False,
-        gateway_status=None,
-        access=None,
-        request_url=url,
-        fetch_url=url,
-        url=url,
-        redirect_urls=(),
-        url_key=url,
-        policy_id=JOB.policy,
-        document_url=None,
         referrer_url="https://site.example/section/1",
         depth=3,
-        http_status=200,
-        content_type="text/html; charset=utf-8",
         etag=f'"abc{seq}"',
         last_modified="Wed, 21 Oct 2026 07:28:00 GMT",
-        payload_digest=sha(url),
-        payload_bytes=40_000,
-        outcome=Outcome.FETCHED,
-        validity=Validity.VALID,
-        validity_reason=None,
-        recovery=None,
         title=Sourced(f"Title of article {seq}", "title"),
         date_published=Sourced("2026-01-01", "meta:article:published_time"),
     )

@@ -14,7 +14,6 @@ that answers it, in whatever version.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import re
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from made_records import made_job, made_observation, made_text
 from report import Report
 from retrieval_sites import (
     Model,
@@ -44,15 +44,7 @@ from scrapy_dedup.jobs.live import live_chunks
 from scrapy_dedup.jobs.similar import relate_similar
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Sighting
 from scrapy_dedup.near import SCHEME, simhash
-from scrapy_dedup.records import (
-    ChunkRecord,
-    Conditions,
-    JobRecord,
-    ObservationRecord,
-    Outcome,
-    Text,
-    Validity,
-)
+from scrapy_dedup.records import ChunkRecord
 from scrapy_dedup.retrieval import DropReason, dedupe_hits
 from scrapy_dedup.urls import UrlPolicy
 
@@ -66,80 +58,21 @@ NOT_REPEATED = {DropReason.OVER_LIMIT, DropReason.NOT_VISIBLE}
 # -- from a site to chunk records
 
 
-def digest(text: str) -> str:
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-
-
 def fill(url: str, pages: Mapping[str, str]) -> None:
     """Put the pages into a ledger, as one crawl."""
-    job = JobRecord(
-        job_id="bench",
-        spider="bench",
-        corpus="default",
-        settings_digest=digest("settings"),
-        policy=POLICY.policy_id,
-        extractor="bench-1",
-        source_digest=None,
-        started_at="2026-01-02T03:04:05.000000Z",
-    )
-    writer = LedgerWriter(url, job, POLICY.spec(), reuse_normalized=True)
+    writer = LedgerWriter(url, made_job(POLICY.policy_id), POLICY.spec(), reuse_normalized=True)
     writer.open()
-    waiting = [
-        writer.record(Sighting(observation(writer, page), text_of(text))) for page, text in pages.items()
-    ]
+    waiting = [writer.record(sighting(writer.next_seq(), page, text)) for page, text in pages.items()]
     for one in waiting:
         one.result(timeout=120)
     writer.finish("finished")
 
 
-def observation(writer: LedgerWriter, url: str) -> ObservationRecord:
-    return ObservationRecord(
-        observation_id="",
-        job_id="bench",
-        spider="bench",
-        seq=writer.next_seq(),
-        fetched_at="2026-01-02T03:04:06.000000Z",
-        request_id=url,
-        conditions=Conditions(),
-        from_cache=False,
-        gateway_status=None,
-        access=None,
-        request_url=url,
-        fetch_url=url,
-        url=url,
-        redirect_urls=(),
-        url_key=POLICY.decide(url).key,
-        policy_id=POLICY.decide(url).policy_id,
-        document_url=None,
-        referrer_url=None,
-        depth=0,
-        http_status=200,
-        content_type="text/html",
-        etag=None,
-        last_modified=None,
-        payload_digest=digest(url),
-        payload_bytes=1,
-        outcome=Outcome.FETCHED,
-        validity=Validity.VALID,
-        validity_reason=None,
-        recovery=None,
-    )
-
-
-def text_of(text: str) -> Text:
-    return Text(
-        text=text,
-        representation="markdown",
-        extractor_id="bench-1",
-        text_digest=digest(text),
-        normalized_digest=digest(" ".join(text.split()).lower()),
-        visible_digest=None,
-        residual_digest=None,
-        language="en",
-        char_count=len(text),
-        word_count=len(text.split()),
-        simhash=simhash(text),
-        simhash_scheme=SCHEME,
+def sighting(seq: int, url: str, text: str) -> Sighting:
+    decision = POLICY.decide(url)
+    return Sighting(
+        made_observation(seq, url, decision.policy_id, url_key=decision.key),
+        made_text(text, simhash=simhash(text), simhash_scheme=SCHEME),
     )
 
 

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from scrapy_dedup.ledger import LedgerWriter, Sighting
-from scrapy_dedup.records import (
-    AliasRecord,
-    Conditions,
-    JobRecord,
-    ObservationRecord,
-    Outcome,
-    Sourced,
-    Text,
-    Validity,
-)
+from scrapy_dedup.records import AliasRecord, Outcome, Sourced, Validity
 from scrapy_dedup.urls import UrlPolicy
+
+from ..ledger.conftest import make_job, make_observation, make_text, sha
 
 POLICY = UrlPolicy.preset("standard", hosts={"shop.example": {"allow": ["page"]}})
 SHOP = "https://shop.example/lamps?page=2"
@@ -24,73 +15,34 @@ HOSTILE_TITLE = "Lamps\x1b]0;owned\x07"
 PROSE = "A lamp gives light where the sun does not reach."
 
 
-def sha256(text):
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+sha256 = sha
 
 
 def text_of(prose):
-    return Text(
-        text=prose,
-        representation="markdown",
-        extractor_id="test-1",
-        text_digest=sha256(prose),
-        normalized_digest=sha256(" ".join(prose.split()).lower()),
-        visible_digest=None,
-        residual_digest=None,
-        language="en",
-        char_count=len(prose),
-        word_count=len(prose.split()),
-        simhash="0123456789abcdef",
-        simhash_scheme="simhash64-w3-1",
-    )
+    return make_text(prose, extractor_id="test-1", visible_digest=None, simhash="0123456789abcdef")
 
 
 def job(job_id):
-    return JobRecord(
-        job_id=job_id,
-        spider="shop",
-        corpus="default",
-        settings_digest=sha256("settings"),
-        policy=POLICY.policy_id,
-        extractor="test-1",
-        source_digest=None,
-        started_at="2026-01-02T03:04:05.000000Z",
-    )
+    return make_job(job_id, spider="shop", policy=POLICY.policy_id, extractor="test-1")
 
 
 def observation(writer, job_id, url, *, status=200, extra=None):
-    return ObservationRecord(
-        observation_id="",
-        job_id=job_id,
-        spider="shop",
-        seq=writer.next_seq(),
-        fetched_at="2026-01-02T03:04:06.000000Z",
-        request_id="r",
-        conditions=Conditions(),
-        from_cache=False,
-        gateway_status=None,
-        access=None,
-        request_url=url,
-        fetch_url=url,
-        url=url,
-        redirect_urls=(),
-        url_key=POLICY.decide(url).key,
-        policy_id=POLICY.decide(url).policy_id,
-        document_url=None,
-        referrer_url=None,
-        depth=0,
+    decision = POLICY.decide(url)
+    failed = {
+        "outcome": Outcome.ERROR,
+        "validity": Validity.HTTP_ERROR,
+        "validity_reason": f"status {status}",
+    }
+    return make_observation(
+        writer.next_seq(),
+        url,
+        job(job_id),
         http_status=status,
-        content_type="text/html",
-        etag=None,
-        last_modified=None,
-        payload_digest=sha256(url),
-        payload_bytes=10,
-        outcome=Outcome.FETCHED if status == 200 else Outcome.ERROR,
-        validity=Validity.VALID if status == 200 else Validity.HTTP_ERROR,
-        validity_reason=None if status == 200 else f"status {status}",
-        recovery=None,
+        url_key=decision.key,
+        policy_id=decision.policy_id,
         title=Sourced(HOSTILE_TITLE, "title"),
         extra=extra or {},
+        **({} if status == 200 else failed),
     )
 
 

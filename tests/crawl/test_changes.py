@@ -194,7 +194,7 @@ WRONG = [
     ("since without changes", ["export", "--since", "one"], "--since goes with changes"),
     ("no such job", ["export", "changes", "--since", "nosuch"], "holds no job 'nosuch'"),
     ("nothing after the last job", ["export", "changes", "--since", "three"], "came after 'three'"),
-    ("a copy beside changes", ["export", "changes", "--backup", "copy.db"], "--backup copies the ledger"),
+    ("a copy beside changes", ["export", "changes", "--backup", "copy.db"], "--backup goes with records"),
 ]
 
 

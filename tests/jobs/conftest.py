@@ -38,6 +38,7 @@ class Site:
         """Crawl pages, by path: a text, GONE, TIMEOUT, or a text with changes of its observation."""
         self.jobs += 1
         job_id = f"job-{self.jobs}"
+        changes = {"fetched_at": f"2026-01-02T03:{self.jobs:02}:05.678901Z", **changes}
         with Crawl(self.url, make_job(job_id, corpus=changes.pop("corpus", "default"))) as one:
             waiting = []
             for path, seen in pages.items():
@@ -87,6 +88,7 @@ class Site:
                 options=plan.options,
                 changes=plan.changes(),
                 is_whole=plan.is_whole,
+                starts_at=plan.starts_at,
             )
         if apply:
             confirm_plan(self.url, "default", target, made.id)

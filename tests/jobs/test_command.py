@@ -14,6 +14,7 @@ from scrapy_dedup.crawl.cli.context import run_reported
 from scrapy_dedup.crawl.cli.export import run as run_export
 from scrapy_dedup.crawl.cli.plan import run as run_plan
 from scrapy_dedup.crawl.commands import DedupCommand
+from scrapy_dedup.errors import DedupError
 
 from ..ledger.test_schemas import validator_of
 from .conftest import GONE
@@ -83,6 +84,47 @@ def test_a_plan_is_written_applied_and_then_empty(site, run, tmp_path):
     assert [line["op"] for line in lines(path)] == ["keep", "keep"]
 
 
+def test_a_plan_that_was_not_applied_can_be_forgotten(site, run):
+    site.crawl({"/a": paragraph(1)})
+    first = plan_id(run("plan"))
+    assert f"{first} is forgotten" in run("plan", "--discard", first).out
+    refused = run("plan", "--discard", first)
+    assert (refused.code, "nothing to forget" in refused.err) == (1, True)
+    assert "none waits" in run("plan", "--applied", first).err
+
+
+def test_a_plan_is_known_to_the_ledger_before_its_file_can_be_applied(site, run, tmp_path, monkeypatch):
+    site.crawl({"/a": paragraph(1)})
+    first = plan_id(run("plan"))
+    path = tmp_path / "dedup-plan" / "plan.jsonl"
+    before = path.read_bytes()
+    site.crawl({"/b": paragraph(2)})
+
+    def full(*_, **__):
+        raise DedupError("the ledger is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("scrapy_dedup.crawl.cli.plan.save_plan", full)
+        assert run("plan").code == 1
+    assert path.read_bytes() == before
+    assert "is confirmed" in run("plan", "--applied", first).out
+    assert [one.name for one in path.parent.iterdir()] == ["plan.jsonl"]
+
+
+@pytest.mark.parametrize("what", ["plan", "export"])
+@pytest.mark.parametrize("place", ["taken", "taken/deeper", "lost"])
+def test_a_place_that_is_no_folder_is_named(site, run, tmp_path, what, place):
+    site.crawl({"/a": "Text."})
+    (tmp_path / "taken").write_text("mine")
+    (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
+    words = ["plan"] if what == "plan" else ["export", "chunks"]
+    done = run(*words, "--out", str(tmp_path / place))
+    assert done.code == 1
+    taken = tmp_path / place.partition("/")[0]
+    assert f"{taken} is no folder, so nothing can be written there; name another --out" in done.err
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
 def test_a_mass_delete_is_refused_and_leaves_the_files_as_they_are(site, run, tmp_path):
     site.crawl({f"/p/{number}": paragraph(number) for number in range(20)})
     run("plan", "--applied", plan_id(run("plan")))
@@ -94,6 +136,19 @@ def test_a_mass_delete_is_refused_and_leaves_the_files_as_they_are(site, run, tm
     assert "why: 12 gone" in refused.err
     assert (tmp_path / "dedup-plan" / "plan.jsonl").read_bytes() == before
     assert run("plan", "--max-delete", "0.6").code == 0
+
+
+def test_the_share_that_may_go_is_taken_at_its_word(site, run):
+    site.crawl({f"/p/{number}": paragraph(number) for number in range(20)})
+    run("plan", "--applied", plan_id(run("plan")))
+    site.crawl({"/p/1": GONE})
+    for none in ("0", "0%", "0.0"):
+        refused = run("plan", "--max-delete", none)
+        assert "would delete 1 of the 20 entries of the index (5 %; --max-delete is 0%)" in refused.err
+    for wrong in ("1", "101%", "1.01", "-1", "nan", "inf", "1e-1", "", "20%%", "5"):
+        assert f"--max-delete is {wrong!r}; use a share" in run("plan", f"--max-delete={wrong}").err
+    for enough in ("0.000001", "1.0", "100%", " 5 %"):
+        assert run("plan", "--max-delete", enough).code == 0
 
 
 def test_parquet_holds_the_same_lines(site, run, tmp_path):
@@ -114,10 +169,16 @@ def test_parquet_holds_the_same_lines(site, run, tmp_path):
 def test_all_faults_of_the_options_are_told_at_once(site, run, tmp_path):
     site.crawl({"/a": "Text."})
     wrong = ["--max-delete", "x", "--target", "a b", "--since", "j", "--rebuild", "--applied", "p"]
-    done = run("plan", *wrong)
+    done = run("plan", *wrong, "--discard", "")
     assert done.code == 1
-    assert "5 problem(s) in options" in done.err
-    assert run("export", "chunks", "--since", "x").code == 1
+    assert "8 problem(s) in options" in done.err
+    done = run("export", "chunks", "--since", "x", "--backup", "copy.db")
+    assert "--since goes with changes, not with chunks" in done.err
+    assert "--backup goes with records, not with chunks" in done.err
+    done = run("export", "--format", "parquet", "--corpus", "c", "--no-near", "--max-tokens", "9")
+    for option in ("--format", "--corpus", "--no-near", "--max-tokens"):
+        assert f"{option} goes with chunks, not with records" in done.err
+    assert not (tmp_path / "dedup-export").exists()
     assert run("plan", "--dimensions", "0").code == 1
     assert "unknown option 'sise'" in run("plan", DEDUP_CHUNKS={"sise": 1}).err
     assert "no plan was made" in run("plan", "--applied", "plan1-" + "0" * 32).err

@@ -307,6 +307,20 @@ def test_aliases_are_counted_by_key_raw_url_and_rule(crawl, read):
     assert list(read().aliases(job_id="other")) == []
 
 
+def test_a_flush_is_answered_once_all_is_there_in_however_many_commits(crawl, read, monkeypatch):
+    monkeypatch.setattr("scrapy_dedup.ledger.writer.MAX_BATCH_CHARS", 1)  # a text each
+    monkeypatch.setattr("scrapy_dedup.ledger.writer.MAX_NOTES", 2)
+    one = crawl()
+    for number in range(5):
+        one.submit(f"Text {number}", f"{A}/{number}")
+        one.note(f"http://raw/{number}", f"key {number}")
+    assert one.writer.flush().result(30) is None
+    assert [len([*found]) for found in (read().observations(), read().aliases())] == [5, 5]
+    one.writer.finish("finished")
+    with pytest.raises(LedgerWriteFailed, match="has finished"):
+        one.writer.flush().result(30)
+
+
 def test_aliases_of_a_key_are_bounded_and_the_rest_is_counted(crawl, read):
     one = crawl()
     one.see("T")

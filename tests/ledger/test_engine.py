@@ -333,6 +333,8 @@ READS = {
     "bodies_first_seen": lambda ledger: ledger.bodies_first_seen({b"x"}),
     "index_entries": lambda ledger: list(ledger.index_entries("default", "default")),
     "applied_plan": lambda ledger: ledger.applied_plan("default", "default"),
+    "index_basis": lambda ledger: ledger.index_basis("default", "default"),
+    "waiting_changes": lambda ledger: list(ledger.waiting_changes("default", "default")),
     "revisions": lambda ledger: list(ledger.revisions("http://site.example/a")),
     "job_summary": lambda ledger: ledger.job_summary("job-1"),
     "summary": lambda ledger: ledger.summary(),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scrapy_dedup.errors import LedgerUnavailable
+from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.events import Claim, claims_in_conflict, plan, record_claims
 from scrapy_dedup.records import RelationKind
 
@@ -57,3 +62,18 @@ def test_what_was_planned_once_plans_nothing_again(claims):
     assert plan(claims, [*new, *conflicts], at=LATER) == ([], [])
     assert {(row.a, row.b) for row in new} == {(one.observation_id, one.event_id) for one in claims}
     assert len({row.relation_id for row in conflicts}) == len(conflicts)
+
+
+def test_what_the_ledger_cannot_take_is_told_in_one_line_and_is_not_there(sqlite_url, records):
+    with records.crawl(sqlite_url, records.job()) as crawl:
+        seen = crawl.see("The bridge is closed.").observation.observation_id
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as file:
+        file.execute(
+            "create trigger full before insert on relation begin select raise(abort, 'disk is full'); end"
+        )
+    with pytest.raises(
+        LedgerUnavailable, match=r"dedup\.db cannot be written \(disk is full\), so nothing was\.$"
+    ):
+        record_claims(sqlite_url, [claim(seen)], at=NOW)
+    with Ledger.open(sqlite_url) as ledger:
+        assert list(ledger.relations(kind=RelationKind.EVENT)) == []

@@ -6,7 +6,15 @@ import pytest
 
 from scrapy_dedup.errors import DedupError, LedgerUnavailable
 from scrapy_dedup.ledger import Ledger
-from scrapy_dedup.ledger.plans import MAX_OWNERS, PlanChange, confirm_plan, migrate, save_plan
+from scrapy_dedup.ledger.plans import (
+    MAX_OWNERS,
+    Basis,
+    PlanChange,
+    confirm_plan,
+    discard_plan,
+    migrate,
+    save_plan,
+)
 
 from .conftest import sha
 
@@ -18,9 +26,17 @@ def change(number: int, *, is_delete: bool = False, vector: str = "v", owners=("
     return PlanChange(f"entry1-{number:032x}", is_delete, sha(f"{vector} {number}"), payload, owners)
 
 
-def save(url, plan_id, changes, *, is_whole=False):
+def save(url, plan_id, changes, *, is_whole=False, starts_at=None):
     made = {"plan_id": plan_id, "options": {"n": "ö\x00"}, "changes": changes, "is_whole": is_whole}
-    save_plan(url, "default", "index", **made)
+    save_plan(url, "default", "index", starts_at=starts_at or basis(url), **made)
+
+
+def basis(url):
+    try:
+        with Ledger.open(url) as ledger:
+            return ledger.index_basis("default", "index")
+    except LedgerUnavailable:
+        return Basis()
 
 
 def held(url):
@@ -69,6 +85,33 @@ def test_a_later_plan_takes_the_place_of_one_that_waits(crawl, ledger_url):
     assert held(ledger_url) == {}
     confirm_plan(ledger_url, "default", "index", TWO)
     assert held(ledger_url) == {1: True, 2: True}
+
+
+def test_a_plan_that_knows_nothing_of_another_is_not_stored(crawl, ledger_url):
+    crawl().see("T")
+    nothing = basis(ledger_url)
+    save(ledger_url, ONE, [change(1)])
+    one_waits = basis(ledger_url)
+    with pytest.raises(DedupError, match=f"at the same time \\({ONE}\\)"):
+        save(ledger_url, TWO, [change(2)], starts_at=nothing)
+    save(ledger_url, ONE, [change(1)], starts_at=nothing)  # two processes made the same plan
+    confirm_plan(ledger_url, "default", "index", ONE)
+    with pytest.raises(DedupError, match=f"at the same time \\({ONE}\\)"):
+        save(ledger_url, TWO, [change(2)], starts_at=one_waits)
+    assert held(ledger_url) == {1: True}
+
+
+def test_a_plan_that_is_discarded_is_forgotten(crawl, ledger_url):
+    crawl().see("T")
+    with pytest.raises(DedupError, match="nothing to forget; none does"):
+        discard_plan(ledger_url, "default", "index", ONE)
+    save(ledger_url, ONE, [change(1)])
+    with pytest.raises(DedupError, match=f"nothing to forget; {ONE} does"):
+        discard_plan(ledger_url, "default", "index", TWO)
+    discard_plan(ledger_url, "default", "index", ONE)
+    with Ledger.open(ledger_url) as ledger:
+        assert ledger.index_basis("default", "index") == Basis()
+        assert [*ledger.waiting_changes("default", "index")] == []
 
 
 def test_a_copy_of_the_ledger_holds_its_indexes(crawl, ledger_url, tmp_path):

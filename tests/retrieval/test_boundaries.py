@@ -65,6 +65,6 @@ def test_the_langchain_lines_of_the_readme_run(site, embedder, tmp_path, monkeyp
     exec(compile(code, "README", "exec"), names)
 
     (passage,) = names["passages"]
-    assert passage.metadata["url"] == "https://docs.example/a"
-    assert passage.metadata["also_seen_at"] == ["https://docs.example/b"]
+    assert passage.metadata["url"] == "https://site.example/a"
+    assert passage.metadata["also_seen_at"] == ["https://site.example/b"]
     assert names["applied"].upserted == 1

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
 from scrapy_dedup.errors import InputError
 from scrapy_dedup.records import PlanOp, to_dict
-from scrapy_dedup.retrieval.entries import read_chunks, read_plan
+from scrapy_dedup.retrieval import dedupe_hits
+from scrapy_dedup.retrieval.entries import as_hit, read_chunks, read_plan
 
-from .conftest import GONE, TIMED_OUT, section
+from ..jobs.conftest import GONE, SITE, TIMEOUT
+from .conftest import section
 
 X, Y, SHARED = section("Alpha", "Bread"), section("Beta", "Cheese"), section("Common", "Honey")
 A, B = f"{SHARED}\n\n{X}", f"{SHARED}\n\n{Y}"
@@ -163,11 +166,11 @@ def test_every_page_of_a_text_stays_listed_whoever_comes_last(site, index):
     index.apply(site.plan())
 
     for _, metadata in index.held().values():
-        assert metadata["url"] == "https://docs.example/a"
-        assert metadata["sources"].splitlines() == ["https://docs.example/a", "https://docs.example/b"]
+        assert metadata["url"] == f"{SITE}/a"
+        assert metadata["sources"].splitlines() == [f"{SITE}/a", f"{SITE}/b"]
 
 
-@pytest.mark.parametrize("run", [{}, {"/a": TIMED_OUT, "/b": TIMED_OUT}], ids=["no page", "all time out"])
+@pytest.mark.parametrize("run", [{}, {"/a": TIMEOUT, "/b": TIMEOUT}], ids=["no page", "all time out"])
 def test_a_crawl_that_brings_nothing_deletes_nothing(site, index, run):
     site.crawl({"/a": A, "/b": B})
     index.apply(site.plan())
@@ -251,6 +254,25 @@ def plan_lines(site):
         (lambda lines: lines[0].update(sources=[{"url": 3}]), "record 1: sources lack a url"),
         (lambda lines: lines[0].update(metadata={"a": []}), "record 1: metadata holds more"),
         (lambda lines: lines[0].update(plan_id="plan1-other"), "of 2 plans"),
+        (lambda lines: lines[0].update(embed_text="Edited."), "record 1: entry1-.* is not the identity of"),
+        (lambda lines: lines[0].update(embed_text="\ud800"), "record 1: entry1-.* is not the identity of"),
+        (lambda lines: lines[0].update(uuid="x"), "record 1: uuid is not that of the id"),
+        (lambda lines: lines[0].update(op="delete", uuid="x"), "record 1: uuid is not that of the id"),
+        (lambda lines: lines[0]["metadata"].update(score=math.nan), "record 1: metadata has a number"),
+        (lambda lines: lines[0]["metadata"].update(score=10**400), "record 1: metadata has a number"),
+        (
+            lambda lines: lines[0]["metadata"].update(title="\udfff"),
+            "record 1: has text with lone surrogates",
+        ),
+        (
+            lambda lines: lines[0]["sources"][0].update(url="\ud800"),
+            "record 1: has text with lone surrogates",
+        ),
+        (
+            lambda lines: lines.append({**lines[0], "op": "delete"}),
+            "record 3: entry1-.* is named by record 1",
+        ),
+        (lambda lines: lines.insert(0, 5), "record 1: is no record of"),
     ],
 )
 def test_what_is_no_plan_is_refused_before_anything_is_written(site, embedder, damage, message):
@@ -262,6 +284,34 @@ def test_what_is_no_plan_is_refused_before_anything_is_written(site, embedder, d
         index.apply(lines)
 
     assert index.held() == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"language": 5, "corpus": ["x"]},
+        {"headings": ["\ud800"]},
+        {"sources": [{"url": "https://docs.example/", "title": {}}]},
+        {"group": math.inf},
+        {"embed_text": "Edited."},
+    ],
+    ids=str,
+)
+def test_chunk_records_that_no_index_can_take_are_refused(site, changes):
+    site.crawl({"/a": A})
+    (line, *_) = map(to_dict, site.chunks())
+    with pytest.raises(InputError, match="record 1: "):
+        list(read_chunks([{**line, **changes}]))
+
+
+def test_metadata_of_others_is_not_taken_for_ours():
+    stated = {"group": "team", "simhash": "none", "url": 3, "source": "https://a.example/", "sources": 7}
+    hits = [
+        as_hit(text, {**stated, "lineage": ["x"]}, text) for text in ("Bread is made here.", "Cheese is.")
+    ]
+    kept, dropped = dedupe_hits(hits)
+    assert [one.source for one in kept] == ["https://a.example/"] * 2
+    assert dropped == []
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path):

@@ -9,7 +9,7 @@ from scrapy_dedup.crawl.cli.output import columns
 from scrapy_dedup.errors import ConfigError
 from scrapy_dedup.jobs.live import Counts
 
-_MODEL_OPTIONS = ("model", "revision", "dimensions", "prefix", "max_tokens")
+MODEL_OPTIONS = ("model", "revision", "dimensions", "prefix", "max_tokens")
 
 
 def chunk_options_of(context: Context) -> tuple[str, ChunkOptions]:
@@ -20,7 +20,7 @@ def chunk_options_of(context: Context) -> tuple[str, ChunkOptions]:
     """
     config = read_config(context.settings)
     options = context.options
-    stated = {name: getattr(options, name) for name in _MODEL_OPTIONS if getattr(options, name) is not None}
+    stated = {name: getattr(options, name) for name in MODEL_OPTIONS if getattr(options, name) is not None}
     try:
         chosen = ChunkOptions.of({**config.chunks.spec(), **stated})
     except ConfigError as error:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from scrapy_dedup.batch.record_files import drafts_of, sync, write_files
-from scrapy_dedup.crawl.cli.chunks import chunk_options_of, told_chunks
+from scrapy_dedup.crawl.cli.chunks import MODEL_OPTIONS, chunk_options_of, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
 from scrapy_dedup.crawl.exporters import record_line
-from scrapy_dedup.errors import DedupError
+from scrapy_dedup.errors import ConfigError, DedupError
 from scrapy_dedup.jobs.live import live_chunks
 from scrapy_dedup.jobs.similar import relate_similar
 from scrapy_dedup.ledger import Ledger
@@ -34,15 +35,25 @@ FILES: dict[str, _Source] = {
 }
 
 
+# An option of the command line, its name, its value where it is not given, and the export that it is for.
+_OPTIONS: tuple[tuple[str, str, object, str], ...] = (
+    ("--since", "since", None, "changes"),
+    ("--backup", "backup", None, "records"),
+    ("--corpus", "corpus", None, "chunks"),
+    ("--format", "format", "jsonl", "chunks"),
+    ("--no-near", "near", True, "chunks"),
+    *((f"--{name.replace('_', '-')}", name, None, "chunks") for name in MODEL_OPTIONS),
+)
+
+
 def run(context: Context) -> int:
     """Write the files, copy the ledger, or both."""
     options = context.options
+    _refuse_options_of_others(options)
     if options.what == "changes":
         return _run_changes(context)
     if options.what == "chunks":
         return _run_chunks(context)
-    if options.since:
-        raise DedupError("--since goes with changes: 'scrapy dedup export changes --since ID'")
     with Ledger.open(context.ledger_url()) as ledger:
         if options.backup:
             target = Path(options.backup).absolute()
@@ -57,11 +68,24 @@ def run(context: Context) -> int:
     return 0
 
 
+def _refuse_options_of_others(options: argparse.Namespace) -> None:
+    """Refuse options that would have no effect.
+
+    Raises:
+        ConfigError: with all of them.
+    """
+    problems = [
+        f"{option} goes with {what}, not with {options.what}"
+        for option, name, unset, what in _OPTIONS
+        if getattr(options, name) != unset and what != options.what
+    ]
+    if problems:
+        raise ConfigError(problems, "options")
+
+
 def _run_changes(context: Context) -> int:
     """Write what became of each URL, and print how many there are of each kind."""
     options = context.options
-    if options.backup:
-        raise DedupError("--backup copies the ledger; it does not go with changes")
     folder = Path(options.out or DEFAULT_FOLDER).resolve()
     with Ledger.open(context.ledger_url()) as ledger:
         counts = export_changes(ledger, folder, since=options.since, job_id=options.job)
@@ -74,8 +98,6 @@ def _run_changes(context: Context) -> int:
 def _run_chunks(context: Context) -> int:
     """Write the distinct chunks of the live pages, and print how many there are."""
     options = context.options
-    if options.backup or options.since:
-        raise DedupError("--backup and --since do not go with chunks; --job is the last job that counts")
     folder = Path(options.out or DEFAULT_FOLDER).absolute()
     corpus, chunk_options = chunk_options_of(context)
     with (

@@ -10,9 +10,9 @@ from scrapy_dedup.crawl.cli.chunks import chunk_options_of, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
 from scrapy_dedup.errors import ConfigError
-from scrapy_dedup.jobs.plan import PlanCounts, plan_index
+from scrapy_dedup.jobs.plan import DEFAULT_TARGET, PlanCounts, plan_index
 from scrapy_dedup.ledger import Ledger
-from scrapy_dedup.ledger.plans import confirm_plan, migrate, save_plan
+from scrapy_dedup.ledger.plans import confirm_plan, discard_plan, migrate, save_plan
 
 PLAN_FILE = "plan"
 
@@ -24,8 +24,10 @@ _PLAN_ID = re.compile(r"plan1-[0-9a-f]{32}")
 def run(context: Context) -> int:
     """Write the plan, or confirm one."""
     max_delete = _checked(context)
-    if context.options.applied:
+    if context.options.applied is not None:
         return _confirm(context)
+    if context.options.discard is not None:
+        return _discard(context)
     options = context.options
     corpus, chunk_options = chunk_options_of(context)
     url = context.ledger_url()
@@ -43,15 +45,21 @@ def run(context: Context) -> int:
     ):
         plan.refuse_mass_delete(max_delete)
         counts = plan.counts
-        (path,) = write_files(Path(options.out).absolute(), options.format, {PLAN_FILE: plan.records()})
-        save_plan(
-            url,
-            corpus,
-            options.target,
-            plan_id=plan.plan_id,
-            options=plan.options,
-            changes=plan.changes(),
-            is_whole=plan.is_whole,
+        # A plan that can be applied is known to the ledger first, since the later ones have to build on it.
+        (path,) = write_files(
+            Path(options.out).absolute(),
+            options.format,
+            {PLAN_FILE: plan.records()},
+            before_naming=lambda: save_plan(
+                url,
+                corpus,
+                options.target,
+                plan_id=plan.plan_id,
+                options=plan.options,
+                changes=plan.changes(),
+                is_whole=plan.is_whole,
+                starts_at=plan.starts_at,
+            ),
         )
         context.write(told_chunks(plan.live.counts))
     context.write(_told(counts))
@@ -61,7 +69,7 @@ def run(context: Context) -> int:
     else:
         words = ["plan", "--applied", plan.plan_id]
         words += ["--corpus", options.corpus] if options.corpus else []
-        words += ["--target", options.target] if options.target != "default" else []
+        words += ["--target", options.target] if options.target != DEFAULT_TARGET else []
         context.write(f"once it is applied: {context.command(*words)}")
     return 0
 
@@ -75,6 +83,14 @@ def _confirm(context: Context) -> int:
     return 0
 
 
+def _discard(context: Context) -> int:
+    options = context.options
+    corpus, _ = chunk_options_of(context)
+    discard_plan(context.ledger_url(), corpus, options.target, options.discard)
+    context.write(f"{options.discard} is forgotten: the index holds what was confirmed before it")
+    return 0
+
+
 def _checked(context: Context) -> float:
     """Return the share of the index that a plan may delete.
 
@@ -85,16 +101,21 @@ def _checked(context: Context) -> float:
     problems: list[str] = []
     found = _SHARE.fullmatch(options.max_delete.strip())
     share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
-    if not 0 <= share <= 1:
-        problems.append(f"--max-delete is {options.max_delete!r}; use a share such as 20% or 0.2")
+    if not 0 <= share <= 1 or options.max_delete.strip() == "1":  # which may be meant for 1%
+        problems.append(f"--max-delete is {options.max_delete!r}; use a share such as 20%, 0.2 or 100%")
     if not _TARGET.fullmatch(options.target):
         problems.append(f"--target is {options.target!r}; use up to 100 letters, digits or . _ -")
     if options.since and options.rebuild:
         problems.append("--since and --rebuild both say what the index holds; use one of them")
-    if options.applied and not _PLAN_ID.fullmatch(options.applied):
-        problems.append(f"--applied is {options.applied!r}; use the plan_id that each line of the plan has")
-    if options.applied and (options.since or options.rebuild):
-        problems.append("--applied confirms a plan that was made; it goes with neither --since nor --rebuild")
+    for name, plan_id in (("--applied", options.applied), ("--discard", options.discard)):
+        if plan_id is not None and not _PLAN_ID.fullmatch(plan_id):
+            problems.append(f"{name} is {plan_id!r}; use the plan_id that each line of the plan has")
+        if plan_id is not None and (options.since or options.rebuild):
+            problems.append(
+                f"{name} is about a plan that was made; it goes with neither --since nor --rebuild"
+            )
+    if None not in (options.applied, options.discard):
+        problems.append("--applied and --discard say that a plan was applied, and that it was not; use one")
     if problems:
         raise ConfigError(problems, "options")
     return share

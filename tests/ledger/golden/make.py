@@ -174,8 +174,17 @@ def plans(url: str) -> None:
         ]
         plan_id = f"plan1-{number:032x}"
         options = {"chunk_policy": "chunks1-0123456789abcdef", "template": None}
+        with Ledger.open(url) as ledger:
+            starts_at = ledger.index_basis(JOB.corpus, "golden")
         save_plan(
-            url, JOB.corpus, "golden", plan_id=plan_id, options=options, changes=changes, is_whole=False
+            url,
+            JOB.corpus,
+            "golden",
+            plan_id=plan_id,
+            options=options,
+            changes=changes,
+            is_whole=False,
+            starts_at=starts_at,
         )
         if name != "waiting":
             confirm_plan(url, JOB.corpus, "golden", plan_id)
