@@ -186,7 +186,6 @@ def test_short_texts_are_found_by_what_they_share(sqlite_url, records, case, tog
         assert len(relations_of(ledger)) == count
 
 
-@pytest.mark.parametrize(("word", "left"), [("ab", 0), ("\u6c34\u6c34", 1)], ids=["few_bytes", "many_bytes"])
 @pytest.mark.parametrize(
     ("ids", "sharing", "listed", "total"),
     [
@@ -204,6 +203,7 @@ def test_of_many_versions_only_the_nearest_are_listed(ids, sharing, listed, tota
     assert (found.listed, found.total) == (listed, total)
 
 
+@pytest.mark.parametrize(("word", "left"), [("ab", 0), ("\u6c34\u6c34", 1)], ids=["few_bytes", "many_bytes"])
 def test_texts_that_would_take_too_long_to_read_are_counted(near, word, left, monkeypatch):
     monkeypatch.setattr("scrapy_dedup.ledger.nearness.MAX_COMPARED_BYTES", 10_000)
     text = prose("own", 200) + f" {word}" * 1_000
