@@ -442,7 +442,9 @@ class ChunkSource:
 
     ``url`` is the one to cite, that of the document where a canonical was confirmed; ``observation_id`` the
     latest valid observation of ``url_key``; ``start_char`` and ``end_char`` the place in the text of
-    ``body_id``; ``title`` that of the page.
+    ``body_id``; ``title`` that of the page. Where ``similar`` is true the page shows another text, which this
+    one stands for: the same in other spelling or layout, an edited copy that was suppressed, or what somebody
+    decided to be the same. Such pages come last.
     """
 
     url: str
@@ -453,6 +455,7 @@ class ChunkSource:
     start_char: int
     end_char: int
     title: str | None
+    similar: bool
 
 
 @dataclass(frozen=True, slots=True)

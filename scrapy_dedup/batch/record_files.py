@@ -119,6 +119,7 @@ def _parquet_fields(pyarrow: Any) -> Mapping[str, Sequence[tuple[str, Any]]]:
         ("start_char", count),
         ("end_char", count),
         ("title", text),
+        ("similar", flag),
     ]
     metadata = [
         ("url", text),

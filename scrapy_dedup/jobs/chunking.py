@@ -105,15 +105,19 @@ class Chunking:
 
     def _add(self, shown: sqlite3.Row, body: BodyRecord, repeated: Repeated) -> None:
         pages = self._file.execute(
-            "select rowid as page, url, title from ranked where body = ? and host = ? order by rowid",
+            "select rowid as page, url, title, similar from ranked where body = ? and host = ? "
+            "order by rowid",
             (shown["body"], shown["host"]),
         ).fetchall()
         pieces = self._cutter.cut(body.text, body.representation, repeated)
         if not self._template.names_the_page:
             self._add_pieces(body, pieces, pages[0], pages)
             return
-        for page in pages:
-            self._add_pieces(body, pieces, page, [page])
+        own = [page for page in pages if not page["similar"]]
+        for page in own:
+            # What stands for the texts of other pages is not rendered for them, but once.
+            others = pages[len(own) :] if page is own[0] else []
+            self._add_pieces(body, pieces, page, [page, *others])
 
     def _add_pieces(
         self, body: BodyRecord, pieces: Sequence[Piece], named: sqlite3.Row, pages: Sequence[sqlite3.Row]

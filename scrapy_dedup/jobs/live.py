@@ -1,6 +1,7 @@
 """The chunks of the pages of a corpus that are live now, each distinct one once with all its sources.
 
-1. Pages: every URL key with the text that it shows, ranked by the length of the URL to cite (`_add_pages`).
+1. Pages: every URL key with the text that it shows, or that stands for it, ranked by the length of the URL to
+   cite (`_add_pages`).
 2. Chunks: every text is cut, once for each host that shows it; equal strings to embed are one entry, whose
    first source is the page of the best rank (`scrapy_dedup.jobs.chunking`).
 3. Sealed: what an index holds of an entry beside its vector is digested, so that a change of it is seen.
@@ -30,6 +31,7 @@ from scrapy_dedup.errors import DedupError
 from scrapy_dedup.jobs.chunking import Chunking
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.owners import Owner
+from scrapy_dedup.ledger.stand_ins import resolved
 from scrapy_dedup.ledger.templates import host_of
 from scrapy_dedup.near import SCHEME
 from scrapy_dedup.near.host_blocks import page_name
@@ -38,7 +40,7 @@ from scrapy_dedup.records import ChunkNear, ChunkRecord, ChunkSource
 _TABLES = """
 create table page (
     url_key text not null, url text not null, title text, observation_id text not null, host text not null,
-    name text not null, body integer, reason text
+    name text not null, body integer, reason text, similar integer not null default 0
 );
 create table entry (
     place integer primary key, id text not null unique, chunk_id text not null, body_id text not null,
@@ -57,15 +59,23 @@ create table near (
 ) without rowid;
 create table grouping (id text primary key, leader text not null) without rowid;
 """
+_ADD_PAGE = """
+insert into page (url_key, url, title, observation_id, host, name, body, reason)
+values (?, ?, ?, ?, ?, ?, ?, ?)
+"""
 _RANKED = """
-create table ranked as select * from page order by length(url), url, url_key;
+create table ranked as select * from page order by similar, length(url), url, url_key;
 drop table page;
 create index ranked_by_body on ranked (body, host);
 create index ranked_by_key on ranked (url_key);
+update ranked set host = (
+    select shown.host from ranked as shown where shown.body = ranked.body and not shown.similar
+    order by shown.rowid limit 1
+) where similar;
 """
 _SOURCES = """
 select source.entry, source.start, source."end", source.chunk_id, source.body_id, ranked.url,
-    ranked.url_key, ranked.observation_id, ranked.title
+    ranked.url_key, ranked.observation_id, ranked.title, ranked.similar
 from source join ranked on ranked.rowid = source.page order by source.entry, source.page, source.start
 """
 
@@ -224,6 +234,7 @@ def _source(row: sqlite3.Row) -> ChunkSource:
         start_char=row["start"],
         end_char=row["end"],
         title=row["title"],
+        similar=bool(row["similar"]),
     )
 
 
@@ -277,15 +288,23 @@ def _told_where_it_stands() -> Iterator[None]:
 
 
 def _add_pages(file: sqlite3.Connection, ledger: Ledger, corpus: str, until: str | None) -> None:
-    reuses: dict[bytes, list[int]] = {}
+    """Add every page; one whose text another text stands for counts as a page of that one.
+
+    But only as long as some page shows that text as its own: nothing is embedded that no page says.
+    """
+    stands_for_it = ledger.stand_ins(corpus)
+    either = {*stands_for_it, *stands_for_it.values()}
+    shown: set[int] = set()
     for owner in ledger.owners(corpus, until=until):
-        added = file.execute("insert into page values (?, ?, ?, ?, ?, ?, ?, ?)", _page_row(owner))
-        if owner.reuses is not None and owner.body is not None and added.lastrowid is not None:
-            reuses.setdefault(owner.reuses, []).append(added.lastrowid)
-    for observation, body in ledger.bodies_first_seen(reuses).items():
-        file.executemany(
-            "update page set body = ? where rowid = ?", ((body, row) for row in reuses[observation])
-        )
+        file.execute(_ADD_PAGE, _page_row(owner))
+        if owner.body in either and (owner.keeps or owner.body not in stands_for_it):
+            shown.add(owner.body)
+    file.execute("create index page_by_body on page (body)")
+    taken = ((resolved(body, stands_for_it, shown), body) for body in stands_for_it)
+    file.executemany(
+        "update page set body = ?, similar = 1 where body = ?",
+        ((other, body) for other, body in taken if other != body),
+    )
 
 
 def _page_row(owner: Owner) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
@@ -144,6 +144,10 @@ class Decisions:
     def about_text(self, body_id: str | None) -> Sequence[tuple[RelationRecord, DecisionRecord]]:
         """Return the decisions that hold on whether similar texts can stand for a text, in their order."""
         return self._near.get(body_id or "", ())
+
+    def texts(self) -> Collection[str]:
+        """Return the bodies about which `about_text` knows something."""
+        return self._near.keys()
 
     def overrides(self, corpus: str) -> Overrides:
         """Return what a crawl of a corpus has to know of them."""

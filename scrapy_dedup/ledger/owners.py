@@ -7,7 +7,7 @@ was not visited proves nothing, so its page stays: absent is not gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import itemgetter
@@ -54,7 +54,7 @@ class Owner:
         observation_id: its latest valid observation.
         title: of the page.
         body: the ordinal of the text that it shows; None for a page that owns none.
-        reuses: the first observation of a text that stands for its own, as it is stored; None for its own.
+        keeps: whether its text is kept for this page even where another one stands for that text.
         reason: why it owns no text: ``gone``, ``moved``, ``rejected`` or ``quarantined``.
     """
 
@@ -63,7 +63,7 @@ class Owner:
     observation_id: str
     title: str | None
     body: int | None
-    reuses: bytes | None
+    keeps: bool
     reason: str | None
 
 
@@ -202,24 +202,12 @@ def _end_of_redirect(seen: Iterable[Row], job: int) -> str | None:
 def _owner(row: Row, record: ObservationRecord, away: str | None, *, spelled: str) -> Owner:
     is_review = record.action is Action.REVIEW
     reason = away or (_NOT_OWNING.get(record.reason or "") if is_review else None)
-    related = row["related_observation"]
     return Owner(
         url_key=record.url_key,
         url=spelled if record.document_url in (None, record.url) else record.document_url,
         observation_id=record.observation_id,
         title=record.title.value if record.title else None,
         body=None if reason else row["body"],
-        reuses=bytes(related) if record.action is Action.REUSE and related is not None else None,
+        keeps=record.action is Action.KEEP,
         reason=reason,
     )
-
-
-def first_seen(stream: Stream, wanted: Collection[bytes]) -> dict[bytes, int]:
-    """Return the ordinals of the texts that were first seen in some observations, as these are stored."""
-    statement = sa.select(_t.body.c.ordinal, _t.body.c.first_observation).order_by(_t.body.c.ordinal)
-    found: dict[bytes, int] = {}
-    if wanted:
-        for row in stream(statement):
-            if (first := bytes(row["first_observation"])) in wanted:
-                found.setdefault(first, row["ordinal"])
-    return found

@@ -31,6 +31,7 @@ from scrapy_dedup.ledger import (
     review_sides,
     rows,
     schema,
+    stand_ins,
     standing,
     suppression,
     texts,
@@ -295,10 +296,11 @@ class Ledger:
         with self._reading():
             yield from live.owners()
 
-    def bodies_first_seen(self, wanted: Collection[bytes]) -> dict[bytes, int]:
-        """Return the ordinals of the bodies that were first seen in some observations; see `Owner.reuses`."""
+    def stand_ins(self, corpus: str) -> dict[int, int]:
+        """Return by the ordinals of texts the ordinal of the one that stands for each; see `stand_ins`."""
         with self._reading():
-            return owners.first_seen(self._stream, wanted)
+            decided = self._overlay.decisions.texts()
+            return stand_ins.stand_ins(self._connection, self._stream, self._read_with_rows, corpus, decided)
 
     def bodies_at(self, ordinals: Sequence[int]) -> dict[int, BodyRecord]:
         """Return bodies by their ordinals, which `owners` gives."""

@@ -330,7 +330,7 @@ READS = {
     "changes": lambda ledger: list(ledger.changes()),
     "owners": lambda ledger: list(ledger.owners("default")),
     "bodies_at": lambda ledger: ledger.bodies_at([1]),
-    "bodies_first_seen": lambda ledger: ledger.bodies_first_seen({b"x"}),
+    "stand_ins": lambda ledger: ledger.stand_ins("c"),
     "index_entries": lambda ledger: list(ledger.index_entries("default", "default")),
     "applied_plan": lambda ledger: ledger.applied_plan("default", "default"),
     "index_basis": lambda ledger: ledger.index_basis("default", "default"),
