@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from scrapy_dedup.near import simhash
 from scrapy_dedup.near.claims import Verdict, compare
-from scrapy_dedup.retrieval import Dropped, DropReason, Hit, Kept, dedupe_hits
+from scrapy_dedup.retrieval import Dropped, DropReason, Hit, Kept, dedupe_hits, repetition
 from scrapy_dedup.retrieval import hits as hits_module
-from scrapy_dedup.retrieval import repetition
 from scrapy_dedup.retrieval.repetition import Passages, places_between, screened_claims
 
 GATE = (
