@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scrapy_dedup.batch.results import write_files
-from scrapy_dedup.crawl.cli.chunks import MODEL_OPTIONS, chunk_options_of, told_chunks
+from scrapy_dedup.crawl.cli.chunks import MODEL_OPTIONS, chunk_options_of, open_ledger, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
 from scrapy_dedup.crawl.exporters import record_line
@@ -103,7 +103,7 @@ def _run_chunks(context: Context) -> int:
     folder = Path(options.out or DEFAULT_FOLDER).absolute()
     corpus, chunk_options = chunk_options_of(context)
     with (
-        Ledger.open(context.ledger_url()) as ledger,
+        open_ledger(context.ledger_url(), corpus) as ledger,
         live_chunks(ledger, corpus, chunk_options, until=options.job) as live,
     ):
         if options.near:
