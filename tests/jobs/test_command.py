@@ -180,6 +180,9 @@ def test_all_faults_of_the_options_are_told_at_once(site, run, tmp_path):
         assert f"{option} goes with chunks, not with records" in done.err
     assert not (tmp_path / "dedup-export").exists()
     assert run("plan", "--dimensions", "0").code == 1
+    for words in (["plan"], ["export", "chunks"]):
+        done = run(*words, "--corpus", "defautl")
+        assert (done.code, "no job of the corpus 'defautl'; its corpora: default" in done.err) == (1, True)
     assert "unknown option 'sise'" in run("plan", DEDUP_CHUNKS={"sise": 1}).err
     assert "no plan was made" in run("plan", "--applied", "plan1-" + "0" * 32).err
     assert not (tmp_path / "dedup-plan").exists()

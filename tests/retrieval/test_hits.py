@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import tracemalloc
 from dataclasses import dataclass
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from scrapy_dedup.near import simhash
 from scrapy_dedup.near.claims import Verdict, compare
-from scrapy_dedup.retrieval import Dropped, DropReason, Hit, Kept, dedupe_hits
+from scrapy_dedup.retrieval import Dropped, DropReason, Hit, Kept, dedupe_hits, repetition
 from scrapy_dedup.retrieval import hits as hits_module
 from scrapy_dedup.retrieval.repetition import Passages, places_between, screened_claims
 
@@ -521,14 +522,24 @@ def test_a_first_look_never_overlooks_a_claim_that_reading_the_whole_text_finds(
         assert verdict is not Verdict.CLAIM_CHANGED
 
 
-def test_many_hits_take_bounded_memory_and_time():
+@pytest.mark.parametrize("block_bytes", [1, 4_000_000])
+def test_many_hits_are_compared_in_blocks_of_bounded_size(block_bytes, monkeypatch):
+    monkeypatch.setattr(repetition, "_BLOCK_BYTES", block_bytes)
     source = random.Random(1)
-    words = [f"w{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(600)]
-    texts = [" ".join(source.choices(words, k=60)) for _ in range(150)]
+    words = [f"word{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(600)]
+    texts = [source.choices(words, k=60) for _ in range(150)]
+    corrected = [[*text[:-1], "corrected"] for text in texts]
 
-    kept, dropped = dedupe_hits([Hit(text) for text in texts * 2])
+    tracemalloc.start()
+    kept, dropped = dedupe_hits([Hit(" ".join(text)) for text in texts + corrected])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
 
-    assert (len(kept), len(dropped)) == (150, 150)
+    assert [one.hit.text for one in kept] == [" ".join(text) for text in texts]
+    assert [(one.hit.text, one.kept.text) for one in dropped] == [
+        (" ".join(copy), " ".join(text)) for copy, text in zip(corrected, texts, strict=True)
+    ]
+    assert peak < 20_000_000  # all pairs at once take 100 MB
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from scrapy_dedup.chunks import ChunkOptions
 from scrapy_dedup.crawl.addon import read_config
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns
-from scrapy_dedup.errors import ConfigError
+from scrapy_dedup.errors import ConfigError, DedupError
 from scrapy_dedup.jobs.live import Counts
+from scrapy_dedup.ledger import Ledger
 
 MODEL_OPTIONS = ("model", "revision", "dimensions", "prefix", "max_tokens")
 
@@ -26,6 +27,22 @@ def chunk_options_of(context: Context) -> tuple[str, ChunkOptions]:
     except ConfigError as error:
         raise ConfigError(error.problems, "options") from None
     return options.corpus or config.corpus, chosen
+
+
+def open_ledger(url: str, corpus: str) -> Ledger:
+    """Open a ledger that holds jobs of a corpus; of one whose name is a slip the chunks would be none.
+
+    Raises:
+        DedupError: there is no job of the corpus.
+        LedgerError: the ledger cannot be read.
+    """
+    ledger = Ledger.open(url)
+    known = {job.corpus for job in ledger.jobs()}
+    if corpus in known:
+        return ledger
+    ledger.close()
+    listed = ", ".join(sorted(known)) or "none"
+    raise DedupError(f"the ledger holds no job of the corpus {corpus!r}; its corpora: {listed}")
 
 
 def told_chunks(counts: Counts) -> str:

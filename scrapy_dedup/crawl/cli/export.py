@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from scrapy_dedup.batch.record_files import drafts_of, sync, write_files
-from scrapy_dedup.crawl.cli.chunks import MODEL_OPTIONS, chunk_options_of, told_chunks
+from scrapy_dedup.crawl.cli.chunks import MODEL_OPTIONS, chunk_options_of, open_ledger, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
 from scrapy_dedup.crawl.exporters import record_line
@@ -101,7 +101,7 @@ def _run_chunks(context: Context) -> int:
     folder = Path(options.out or DEFAULT_FOLDER).absolute()
     corpus, chunk_options = chunk_options_of(context)
     with (
-        Ledger.open(context.ledger_url()) as ledger,
+        open_ledger(context.ledger_url(), corpus) as ledger,
         live_chunks(ledger, corpus, chunk_options, until=options.job) as live,
     ):
         if options.near:

@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 
 from scrapy_dedup.batch.record_files import write_files
-from scrapy_dedup.crawl.cli.chunks import chunk_options_of, told_chunks
+from scrapy_dedup.crawl.cli.chunks import chunk_options_of, open_ledger, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
 from scrapy_dedup.errors import ConfigError
 from scrapy_dedup.jobs.plan import DEFAULT_TARGET, PlanCounts, plan_index
-from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.plans import confirm_plan, discard_plan, migrate, save_plan
 
 PLAN_FILE = "plan"
@@ -33,7 +32,7 @@ def run(context: Context) -> int:
     url = context.ledger_url()
     migrate(url)
     with (
-        Ledger.open(url) as ledger,
+        open_ledger(url, corpus) as ledger,
         plan_index(
             ledger,
             corpus,
