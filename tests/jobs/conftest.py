@@ -11,9 +11,10 @@ from scrapy_dedup.jobs.live import live_chunks
 from scrapy_dedup.jobs.plan import plan_index
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.plans import confirm_plan, save_plan
+from scrapy_dedup.near.simhash import simhash
 from scrapy_dedup.records import Outcome, Validity
 
-from ..ledger.conftest import Crawl, make_job
+from ..ledger.conftest import Crawl, make_job, make_text
 
 SITE = "https://site.example"
 GONE = {"outcome": Outcome.GONE, "validity": Validity.HTTP_ERROR, "http_status": 404, "payload_digest": None}
@@ -34,18 +35,23 @@ class Site:
         self.url = f"sqlite:///{folder / 'dedup.db'}"
         self.jobs = 0
 
-    def crawl(self, pages, *, moved=(), **changes) -> str:
-        """Crawl pages, by path: a text, GONE, TIMEOUT, or a text with changes of its observation."""
+    def crawl(self, pages, *, moved=(), near=None, **changes) -> str:
+        """Crawl pages, by path: a text, GONE, TIMEOUT, or a text with changes of its observation.
+
+        ``near`` are options by which similar texts are looked for, with fingerprints of their own.
+        """
         self.jobs += 1
         job_id = f"job-{self.jobs}"
         changes = {"fetched_at": f"2026-01-02T03:{self.jobs:02}:05.678901Z", **changes}
-        with Crawl(self.url, make_job(job_id, corpus=changes.pop("corpus", "default"))) as one:
+        with Crawl(self.url, make_job(job_id, corpus=changes.pop("corpus", "default")), near=near) as one:
             waiting = []
             for path, seen in pages.items():
                 url = path if "://" in path else SITE + path
                 text, own = seen if isinstance(seen, tuple) else (seen, {})
                 if isinstance(text, dict):
                     text, own = None, text
+                if near is not None and text is not None:
+                    text = make_text(text, simhash=simhash(text))
                 waiting.append(one.submit(text, url, **{**changes, **own}))
             for done in waiting:
                 done.result(30)
