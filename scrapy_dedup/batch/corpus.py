@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,13 @@ from scrapy_dedup.ledger.texts import Space
 PARQUET = ".parquet"
 
 
-def input_problems(paths: Sequence[Path]) -> Iterator[str]:
-    """Yield what is wrong with files before they are read."""
+def input_problems(paths: Sequence[Path], results: Collection[Path]) -> Iterator[str]:
+    """Yield what is wrong with files before they are read.
+
+    Args:
+        paths: of the files.
+        results: the files that will be replaced in the end.
+    """
     for number, path in enumerate(paths):
         if path.is_dir():
             yield f"--input {path} is a folder; name its files"
@@ -27,6 +32,8 @@ def input_problems(paths: Sequence[Path]) -> Iterator[str]:
             yield f"--input {path} is no file; its texts are read more than once, so write them to one"
         elif any(path.samefile(other) for other in paths[:number] if other.exists()):
             yield f"--input {path} is named twice"
+        elif any(path.samefile(result) for result in results if result.exists()):
+            yield f"--input {path} is where the results go; name another place with --out"
         elif path.suffix == PARQUET and (fault := _parquet_fault(path)) is not None:
             yield f"--input {path} {fault}"
 

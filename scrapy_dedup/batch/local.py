@@ -38,6 +38,9 @@ from scrapy_dedup.records import GroupRecord
 
 SHOWN_GROUPS = 5
 
+RESULTS = PAIRS, GROUPS = "pairs", "groups"
+"""The names of the files that a batch writes, less their ending."""
+
 Progress = Callable[[str, int, int], object]
 """Is told the step, how much of it is done, and how much there is."""
 
@@ -123,8 +126,8 @@ def run_batch(
         out,
         file_format,
         {
-            "pairs": counted_verdicts(results.pairs(), summary.verdicts),
-            "groups": tallied_groups(results.groups(), summary.add_group),
+            PAIRS: counted_verdicts(results.pairs(), summary.verdicts),
+            GROUPS: tallied_groups(results.groups(), summary.add_group),
         },
     )
     return summary, results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import importlib.resources
 import json
@@ -14,6 +15,7 @@ import pytest
 
 from scrapy_dedup.batch import reading
 from scrapy_dedup.batch.sources import JsonLines
+from scrapy_dedup.batch.work import WorkFolder
 from scrapy_dedup.ledger import Ledger, LedgerWriter, Sighting, record_decision
 from scrapy_dedup.ledger.near_relations import FEW_PAGES, is_suppressible
 from scrapy_dedup.ledger.nearness import NearOptions
@@ -142,6 +144,33 @@ def test_all_that_is_wrong_with_the_options_is_said_at_once(tmp_path, run):
     ):
         assert problem in done.err
     assert not (tmp_path / "dedup-batch").exists()
+
+
+def test_results_never_take_the_place_of_their_input(tmp_path, run):
+    texts = tmp_path / "pairs.jsonl"
+    write(texts, [{"id": "a", "text": STORY}])
+    before = texts.read_bytes()
+
+    done = run("--input", "pairs.jsonl", "--out", ".")
+
+    assert (done.code, done.out) == (1, "")
+    assert "--input pairs.jsonl is where the results go; name another place with --out" in done.err
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
+
+
+def test_a_full_disk_is_said_with_its_place(tmp_path, run, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(WorkFolder, "append", full)
+    write(tmp_path / "in.jsonl", [{"id": "a", "text": STORY}])
+
+    done = run("--input", "in.jsonl", "--out", "found")
+
+    assert (done.code, done.err) == (
+        1,
+        f"scrapy dedup batch: {tmp_path / 'found' / '.work'}: No space left on device\n",
+    )
 
 
 def test_a_faulty_line_leaves_nothing_behind(tmp_path, run):

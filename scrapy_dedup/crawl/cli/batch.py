@@ -18,7 +18,7 @@ from scrapy_dedup.batch.corpus import (
     stated_by_files,
     stated_by_ledger,
 )
-from scrapy_dedup.batch.local import stated_by
+from scrapy_dedup.batch.local import RESULTS, stated_by
 from scrapy_dedup.batch.plan import plan_problems
 from scrapy_dedup.batch.related import decided_pairs, relate
 from scrapy_dedup.batch.sources import load_pyarrow
@@ -63,7 +63,10 @@ def _plan(context: Context) -> Plan:
     workers = cores() if options.workers is None else options.workers
     problems = [
         *plan_problems(options.jaccard, options.bands, options.rows, workers),
-        *input_problems([Path(name) for name in options.input]),
+        *input_problems(
+            [Path(name) for name in options.input],
+            [Path(options.out) / f"{name}.{options.format}" for name in RESULTS],
+        ),
     ]
     if options.input and options.ledger:
         problems.append("--input and --ledger: the texts come from files or from a ledger, not from both")
@@ -162,6 +165,10 @@ def _work(context: Context, stated: Mapping[str, object]) -> Iterator[WorkFolder
             yield work
         except InputError:
             work.discard()
+            raise
+        except OSError as error:
+            if error.filename is None:  # such as a full disk
+                raise OSError(error.errno, error.strerror, str(work.path)) from error
             raise
         except ProcessDied as error:
             raise DedupError(
