@@ -439,7 +439,7 @@ def test_all_faults_of_a_file_are_told_by_line_and_nothing_is_written(dedup, tmp
         9: "the ledger holds no pair rel1-0000",
         10: "are others in the ledger; export the pairs again",
         11: "human:bob decided same meanwhile; undo that first",
-        12: "text A has changed since: no page shows it any more",
+        12: "no page shows text A any more; export the pairs again",
         13: "another verdict on this pair stands in line 2",
         14: "relation_id is not as it was written",
         15: "b is not as it was written",
