@@ -14,7 +14,7 @@ import enum
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from operator import index
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -208,7 +208,7 @@ def dedupe_hits(
 
     Raises:
         ValueError: a limit or a threshold is out of range.
-        TypeError: a field of a hit is of no type that it can have.
+        TypeError: a field of a hit is of no type that it can have, or a hit has no field to compare it by.
 
     >>> kept, dropped = dedupe_hits(
     ...     [
@@ -467,6 +467,7 @@ def _by_priority(read: Sequence[_Read]) -> Sequence[int]:
 # -- reading hits ------------------------------------------------------------------------------------------
 
 _NAMES = ("text", "score", "id", "url", "sources", "group", "simhash", "vector", "lineage")
+_COMPARED = ("text", "group", "simhash", "vector")
 
 
 def _read(hit: Any, place: int) -> _Read:
@@ -476,6 +477,8 @@ def _read(hit: Any, place: int) -> _Read:
         values = (getattr(hit, name, None) for name in _NAMES)
     text, score, identity, url, sources, group, simhash, vector, lineage = values
     if text is None:
+        if not any(map(hit.__contains__ if isinstance(hit, Mapping) else partial(hasattr, hit), _COMPARED)):
+            raise TypeError(f"hit {place}, of type {type(hit).__name__}, has none of {', '.join(_COMPARED)}")
         text = ""
     elif not isinstance(text, str):
         raise TypeError(f"the text of hit {place} is of type {type(text).__name__}; it has to be a string")

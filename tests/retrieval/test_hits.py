@@ -374,6 +374,8 @@ def test_what_is_out_of_range_is_refused(options, message):
         ({"text": "x", "vector": 3}, "vector of hit 1 has 0 dimensions"),
         ({"text": "x", "vector": [[1, 2]]}, "vector of hit 1 has 2 dimensions"),
         ({"text": "x", "vector": "ab"}, "vector of hit 1 cannot be read"),
+        ({"txt": "x", "url": "https://s.example/"}, "hit 1, of type dict, has none of text, group"),
+        ("text", "hit 1, of type str, has none of text, group"),
     ],
 )
 def test_a_hit_that_cannot_be_read_is_named(wrong, message):
