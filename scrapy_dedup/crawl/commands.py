@@ -291,7 +291,7 @@ SUBCOMMANDS = (
     Subcommand(
         "export", "Write all records of the ledger as JSON Lines, or copy the ledger", _export_arguments
     ),
-    Subcommand("decide", "Decide about a merge, skip or refusal that explain shows", _decide_arguments),
+    Subcommand("decide", "Decide about a merge, a skip, a refusal or two similar texts", _decide_arguments),
     Subcommand("undo", "Undo a decision, or what the suite did by itself", _undo_arguments),
     Subcommand("forget", "Let the next crawl fetch URLs again; their history stays", _forget_arguments),
     Subcommand("events", "Take from a file which observations report which event", _events_arguments),

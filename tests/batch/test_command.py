@@ -258,7 +258,7 @@ def test_pairs_of_a_ledger_become_its_relations_once(tmp_path, filled, run):
     assert any(
         f"{a} is nearly the text of {b}" in explained.out for a, b in ((story, edited), (edited, story))
     )
-    assert "confirmed because of jaccard" in explained.out
+    assert "confirmed: edited, jaccard 0." in explained.out
 
 
 def test_https_leads_and_a_decision_keeps_two_texts_apart(tmp_path, filled, run):
