@@ -180,7 +180,7 @@ def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path, run, monkey
 
     assert (out.code, into.code) == (1, 1)
     for done in (out, into):
-        assert "needs pyarrow, which is not installed: pip install 'scrapy-dedup[parquet]'" in done.err
+        assert "needs pyarrow, which is not installed: pip install pyarrow" in done.err
 
 
 def test_an_empty_input_gives_empty_files(tmp_path, run):
