@@ -1,7 +1,8 @@
 """``python ask.py [QUESTION ...]``: what a search finds before and after deduplication.
 
-An example of applying a plan. The index is in memory and weighs words (BM25, Robertson and Zaragoza 2009)
-where a real one compares vectors of ``embed_text``; what deduplication changes is the same.
+An example of applying a plan: ``dedup-plan/plan.jsonl`` is applied to an index in a file beside it. The index
+weighs words (BM25, Robertson and Zaragoza 2009) where a real one compares vectors of ``embed_text``; what
+deduplication changes is the same.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,7 +27,7 @@ from scrapy_dedup.errors import DedupError
 from scrapy_dedup.retrieval import Hit, dedupe_hits
 
 PROJECT = Path(__file__).resolve().parent
-PLAN_IT = "'scrapy dedup plan --rebuild --out dedup'"
+PLAN_IT = "'scrapy dedup plan --rebuild'"
 QUESTIONS = {
     "How long do I have to wait before I open the cabinet?": "each guide begins with the answer",
     "How do I bleed the pump?": "all versions of the handbook, and their print pages, say the same",
@@ -47,24 +49,45 @@ def every_page() -> dict[str, Hit]:
     }
 
 
-def apply_plan(index: dict[str, Hit], plan: Path) -> None:
-    """Write and take out what a plan says; a second time changes nothing more.
+def read_index(path: Path) -> dict[str, Hit]:
+    """Return what the index holds; one that was never written holds nothing.
 
     Raises:
-        DedupError: the file is not there, or a line of it is none of a plan.
+        DedupError: the file cannot be read, or somebody else wrote it.
     """
+    try:
+        return {identity: Hit(**entry) for identity, entry in json.loads(path.read_bytes()).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise DedupError(f"{path} is no index ({error!r:.100}); delete it, and {PLAN_IT}") from error
+
+
+def apply_plan(index: Mapping[str, Hit], plan: Path) -> dict[str, Hit]:
+    """Return what an index holds once a plan is applied; a second time changes nothing more.
+
+    Raises:
+        DedupError: the file is not there, a line of it is none of a plan, or it keeps what the index lacks.
+    """
+    entries: dict[str, Hit] = {}
+    lacking = 0
     try:
         with plan.open(encoding="utf-8") as lines:  # a text may hold what `str.splitlines` takes for an end
             for record in map(json.loads, lines):
                 if record["op"] == "upsert":
                     urls = [source["url"] for source in record["sources"]]
-                    index[record["id"]] = Hit(record["text"], url=urls[0], sources=urls)
-                elif record["op"] == "delete":
-                    index.pop(record["id"], None)
+                    entries[record["id"]] = Hit(record["text"], url=urls[0], sources=urls)
+                elif record["op"] == "keep" and record["id"] in index:
+                    entries[record["id"]] = index[record["id"]]
+                else:  # what is deleted is not carried over
+                    lacking += record["op"] == "keep"
     except OSError as error:
         raise DedupError(f"{plan} cannot be read ({error.strerror}); {PLAN_IT} makes one") from error
     except (ValueError, LookupError, TypeError) as error:
         raise DedupError(f"{plan} is no plan ({error!r:.100}); {PLAN_IT} makes it anew") from error
+    if lacking:
+        raise DedupError(f"{plan} keeps {lacking} entries that the index lacks; {PLAN_IT} plans all of it")
+    return entries
 
 
 def search(index: dict[str, Hit], question: str, limit: int) -> list[Hit]:
@@ -83,28 +106,32 @@ def search(index: dict[str, Hit], question: str, limit: int) -> list[Hit]:
 
 
 def main(questions: Iterable[str]) -> None:
-    """Ask both indexes, and print the sentence of each hit that comes closest to the question.
+    """Apply the plan, ask both indexes, and print the sentence of each hit that is closest to the question.
 
     Raises:
-        DedupError: there is no ledger or no plan, or the plan writes nothing.
+        DedupError: there is no ledger or no plan, or the plan does not fit the index.
     """
-    before, after = every_page(), dict[str, Hit]()
-    plan = PROJECT / "dedup" / "plan.jsonl"
-    apply_plan(after, plan)
+    plan = PROJECT / "dedup-plan" / "plan.jsonl"
+    before, index = every_page(), plan.with_name("index.json")
+    after = apply_plan(read_index(index), plan)
     if before and not after:
-        raise DedupError(f"{plan} writes nothing into an index that is empty; {PLAN_IT} plans all of it")
+        raise DedupError(f"{plan} leaves an index without entries; {PLAN_IT} plans all of it")
+    index.write_text(json.dumps({identity: asdict(hit) for identity, hit in after.items()}), encoding="utf-8")
     for question in questions:
         remark = f"  ({QUESTIONS[question]})" if question in QUESTIONS else ""
         print(f"\n{printable(textwrap.shorten(question, 300, placeholder=' ...'))}{remark}")
-        print(f"  before, {len(before)} passages in the index:")
-        for hit in search(before, question, limit=5):
-            print(f"    - {_told(hit.text, question, [hit.url])}")
-        print(f"  after, {len(after)} passages in the index:")
+        found = [(hit.text, [hit.url]) for hit in search(before, question, limit=5)]
+        _tell(f"before, {len(before)} passages", question, found)
         kept, _ = dedupe_hits(search(after, question, limit=20), limit=5)
-        for one in kept:
-            print(f"    - {_told(one.hit.text, question, [one.source, *one.also_seen_at])}")
-        if not kept:
-            print("    nothing (what is looked for is words of four letters and more)")
+        found = [(one.hit.text, [one.source, *one.also_seen_at]) for one in kept]
+        _tell(f"after, {len(after)} passages", question, found)
+
+
+def _tell(heading: str, question: str, found: Iterable[tuple[str, list[str]]]) -> None:
+    print(f"  {heading} in the index:")
+    told = [f"- {_told(text, question, urls)}" for text, urls in found]
+    for line in told or ["nothing (what is looked for is words of four letters and more)"]:
+        print(f"    {line}")
 
 
 def _told(text: str, question: str, urls: list[str]) -> str:

@@ -20,6 +20,7 @@ from scrapy_dedup.crawl.funnel import funnel
 PROJECT = Path(__file__).resolve().parent
 LEDGER = PROJECT / "dedup.db"
 FEEDS = PROJECT / "dedup"
+PLAN = PROJECT / "dedup-plan" / "plan.jsonl"
 
 
 def main() -> int:
@@ -37,8 +38,8 @@ def main() -> int:
         return 1
     print(f"\n{funnel(crawler.stats.get_stats())}")
     # The index of the example is made anew each time, so its plan has everything: --rebuild.
-    planning = ("dedup", "plan", "--rebuild", "--out", str(FEEDS))
-    print("\nWhat an index has to hold, by scrapy", *planning[:3], flush=True)
+    planning = ("dedup", "plan", "--rebuild")
+    print("\nWhat an index has to hold, by scrapy", *planning, flush=True)
     if subprocess.run([sys.executable, "-m", "scrapy", *planning], check=False).returncode != 0:
         return 1
     ask.main(ask.QUESTIONS)
@@ -48,9 +49,9 @@ def main() -> int:
 
 def _tell_what_is_next() -> None:
     print("\nThe ledger, and the files with one JSON record a line:")
-    for path in (LEDGER, *(FEEDS / f"{name}.jsonl" for name in ("observations", "bodies", "chunks", "plan"))):
+    for path in (LEDGER, *(FEEDS / f"{name}.jsonl" for name in ("observations", "bodies", "chunks")), PLAN):
         print(f"  {path}")
-    with (FEEDS / "plan.jsonl").open(encoding="utf-8") as lines:
+    with PLAN.open(encoding="utf-8") as lines:
         plan_id = json.loads(next(lines))["plan_id"]
     print(f"\nTry next, in {PROJECT}:")
     # The environment need not be activated; resolving the path would leave it.
@@ -61,7 +62,8 @@ def _tell_what_is_next() -> None:
     print(f"  {scrapy} dedup explain 'http://LOCALHOST:8765/shop/tools?color=red'")
     print(f"  {scrapy} dedup plan --applied {plan_id}")
     print(f"  {scrapy} crawl demo -a edition=2    # the same site with one page changed,")
-    print(f"  {scrapy} dedup plan                 # and what that changes in the index")
+    print(f"  {scrapy} dedup plan                 # what that changes in the index,")
+    print(f"  {python} ask.py                     # and the index with that plan applied")
 
 
 if __name__ == "__main__":

@@ -114,10 +114,10 @@ def read_all(
         work.append(SIGNED_ROWS, signed)
         for band, of_band in enumerate(keys):
             work.append(keys_column(band), of_band)
-        work.checkpoint_if_due(mark=chunk.after)
+        if not problems.count:
+            work.checkpoint_if_due(mark=chunk.after)
         progressed(int(before[chunk.after.source]) + chunk.after.offset, int(before[-1]))
         mark = chunk.after
-    problems.raise_any()
     _check_ids(sources, work.column(ROWS, ROW), problems)
     problems.raise_any()
     work.checkpoint(mark=mark, read=True)
@@ -133,9 +133,8 @@ def _chunks(
         offset, line = (mark.offset, mark.line) if number == mark.source else (0, 0)
         mark = mark._replace(source=number, offset=offset, line=line)
         for entries in _in_chunks(sources[number].entries(problems, offset=offset, line=line)):
-            if problems.count:
-                continue  # nothing will be made of the input: look for further faults only
             if mark.rows + len(entries) > plan.max_texts:
+                problems.raise_any()
                 raise DedupError(
                     f"The input has more texts than {plan.max_texts:,}, for which --memory is enough. "
                     "Give it more, or the corpus in parts."
@@ -144,6 +143,8 @@ def _chunks(
             if len(known) > plan.max_digests:
                 known.clear()  # a text that comes again is signed again, which changes nothing but the time
             mark = chunk.after
+            if problems.count:  # nothing will be made of the input: look for further faults only
+                chunk, texts = chunk._replace(signed=()), []
             yield chunk, texts
 
 
@@ -197,11 +198,12 @@ def _as_numbers(digests: Sequence[bytes]) -> tuple[Hashes, Hashes]:
 
 
 def _check_ids(sources: Sequence[JsonLines], rows: Rows, problems: Problems) -> None:
-    """Note each id that stands in more than one line."""
+    """Note each id that stands in more than one line, in the order of the lines."""
     order = np.lexsort((rows["line"], rows["source"], rows["id_low"], rows["id_high"]))
     high, low = rows["id_high"][order], rows["id_low"][order]
     again = np.flatnonzero((high[1:] == high[:-1]) & (low[1:] == low[:-1]))
-    for place in again.tolist():
+    later = rows[order[again + 1]]
+    for place in again[np.lexsort((later["line"], later["source"]))].tolist():
         first, second = rows[order[place]], rows[order[place + 1]]
         problems.add(
             sources[int(second["source"])].place(int(second["line"])),

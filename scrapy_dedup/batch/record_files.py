@@ -42,7 +42,7 @@ def write_files(
         DedupError: the folder, or a file in it, cannot be made, or pyarrow is missing.
         OSError: a file cannot be written.
     """
-    _make(folder)
+    make_folder(folder)
     targets = {name: folder / f"{name}.{file_format}" for name in files}
     for path in targets.values():
         if path.is_dir():
@@ -59,7 +59,13 @@ def write_files(
     return list(targets.values())
 
 
-def _make(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder to write to, unless it is there.
+
+    Raises:
+        DedupError: its path, or that of a folder above it, is taken by something else.
+        OSError: it cannot be made.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -98,7 +104,7 @@ def _write_lines(path: Path, _: str, records: Records) -> None:
 
 
 def _write_parquet(path: Path, name: str, records: Records) -> None:
-    pyarrow, parquet = load_pyarrow(path.name)
+    pyarrow, parquet = load_pyarrow(f"{name}.parquet")
     schema = pyarrow.schema([pyarrow.field(*field) for field in _parquet_fields(pyarrow)[name]])
     with parquet.ParquetWriter(path, schema) as writer:
         waiting: Iterator[Any] = iter(records)

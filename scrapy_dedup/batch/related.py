@@ -67,22 +67,18 @@ def relate(
     """
     now = datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
     rows, identities = work.column(ROWS, ROW), Identities(work)
-    session = relations.open_to_write(url)
     written = 0
     pairs = zip(results.pairs(), results.pair_rows(), strict=True)
-    try:
-        while part := list(islice(pairs, _PART)):
-            numbers = [number for _, sides in part for number in sides]
-            digests = _digests(sources, rows, np.unique(numbers), identities, plan.max_chars)
-            found = [_relation(pair, digests, corpus, plan, now) for pair, _ in part]
-            with session.transaction() as connection:
-                written += _insert_news(connection, found)
-        if plan.with_claims:
-            refuted = list(_refuted(url, corpus, plan, now))
-            with session.transaction() as connection:
-                written += _insert_news(connection, refuted)
-    finally:
-        session.close()
+    while part := list(islice(pairs, _PART)):
+        numbers = [number for _, sides in part for number in sides]
+        digests = _digests(sources, rows, np.unique(numbers), identities, plan.max_chars)
+        found = [_relation(pair, digests, corpus, plan, now) for pair, _ in part]
+        with relations.writing(url) as connection:
+            written += _insert_news(connection, found)
+    if plan.with_claims:
+        refuted = list(_refuted(url, corpus, plan, now))
+        with relations.writing(url) as connection:
+            written += _insert_news(connection, refuted)
     return written
 
 

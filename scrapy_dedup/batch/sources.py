@@ -198,7 +198,7 @@ def load_pyarrow(wanted_for: str) -> tuple[Any, Any]:
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError as error:
         raise DedupError(
-            f"{wanted_for} needs pyarrow, which is not installed: pip install 'scrapy-dedup[parquet]'"
+            f"{wanted_for} needs pyarrow, which is not installed: pip install pyarrow"
         ) from error
     return pa, parquet
 

@@ -83,12 +83,14 @@ class ChunkOptions:
         known = [item.name for item in fields(cls)]
         unknown = [str(name) for name in stated if name not in known]
         problems = [f"has the unknown option {name!r}{_meant(name, known)}" for name in unknown]
+        if problems:
+            problems[-1] += f" known are {', '.join(known)}"
         try:
             options = cls(**{str(name): value for name, value in stated.items() if name in known})
         except ConfigError as error:
             raise ConfigError([*problems, *error.problems]) from None
         if problems:
-            raise ConfigError([*problems, f"known are {', '.join(known)}"])
+            raise ConfigError(problems)
         return options
 
     def at(self, folder: Path) -> ChunkOptions:
@@ -181,7 +183,7 @@ class ChunkOptions:
 
 def _meant(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {near[0]!r}?" if near else ";"
 
 
 def _is_whole(low: int, high: int) -> Callable[[Any], bool]:

@@ -15,7 +15,7 @@ import lxml.etree
 
 from scrapy_dedup.content.digest import sha256_id
 from scrapy_dedup.content.page import HEADINGS, Element, is_hidden
-from scrapy_dedup.near.shingles import is_unspaced, tokens
+from scrapy_dedup.near.shingles import size_in_words, tokens
 
 # Labels, buttons and bylines are shorter; a sentence that says something is rarely so.
 PROSE_WORDS = 8
@@ -120,11 +120,6 @@ def spoken(main: str) -> list[str]:
 def comparable(text: str) -> list[str]:
     """Return the tokens of a text without the invisible characters that the extractor removes."""
     return tokens(_INVISIBLE.sub("", text))
-
-
-def size_in_words(words: Iterable[str]) -> float:
-    """Count words; a character of a script without spaces is half a word."""
-    return sum(0.5 if is_unspaced(word) else 1.0 for word in words)
 
 
 _MARKS = {**{tag: "#" * level + " " for level, tag in enumerate(HEADINGS, 1)}, "li": "- "}

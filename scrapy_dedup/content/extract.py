@@ -28,7 +28,6 @@ from scrapy_dedup.content.blocks import (
     comparable,
     first_heading,
     residual_digest,
-    size_in_words,
     spoken,
 )
 from scrapy_dedup.content.declarations import declarations
@@ -39,6 +38,7 @@ from scrapy_dedup.content.metadata import metadata
 from scrapy_dedup.content.normalise import is_well_formed
 from scrapy_dedup.content.outline import structure_of
 from scrapy_dedup.content.page import HEADINGS, Decoded, Element, decode, parse, prepare
+from scrapy_dedup.near.shingles import size_in_words
 from scrapy_dedup.near.simhash import SCHEME, simhash
 from scrapy_dedup.records import Text
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import lxml.etree
 
-from scrapy_dedup.content.blocks import Block, comparable, size_in_words
+from scrapy_dedup.content.blocks import Block, comparable
 from scrapy_dedup.content.normalise import is_well_formed
 from scrapy_dedup.content.page import Element, is_hidden, parse
 from scrapy_dedup.content.structure import (
@@ -20,6 +20,7 @@ from scrapy_dedup.content.structure import (
     Refresh,
     Structure,
 )
+from scrapy_dedup.near.shingles import size_in_words
 
 MAX_PASSAGES = 24
 MAX_MOUNT_TEXTS = 50  # pieces of text, most of them blank; enough to see that a node is not empty

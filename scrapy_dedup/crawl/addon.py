@@ -187,7 +187,7 @@ def add_feeds(settings: BaseSettings) -> None:
         if item_filter and not options.get("item_filter"):
             feeds.set(uri, {**options, "item_filter": item_filter}, feeds.getpriority(uri) or 0)
         if isinstance(options, Mapping | BaseSettings) and options.get("format") == chunk_feed.FORMAT:
-            feeds.set(uri, {**options, **chunk_feed.FEED_OPTIONS}, feeds.getpriority(uri) or 0)
+            feeds.set(uri, chunk_feed.feed_options(str(uri), options), feeds.getpriority(uri) or 0)
     formats = {
         options.get("format") for options in feeds.values() if isinstance(options, Mapping | BaseSettings)
     }

@@ -1,13 +1,19 @@
 """The feed format ``chunks``: the distinct chunks of all pages that are live at the end of the job.
 
 Unlike the other formats it is no log of what the job saw but the state of its corpus, so it is written once,
-when the job is over, and replaces what an earlier job left. The job does not end before it is written.
+when the job is over, and replaces what an earlier job left. The job does not end before it is written. Where
+texts cannot be cut, a local file keeps what the earlier job wrote.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import stat
+from collections.abc import Mapping
 from concurrent import futures
-from typing import Any
+from typing import IO, Any
+from urllib.parse import urlsplit
 
 from scrapy.extensions.feedexport import ItemFilter
 
@@ -21,6 +27,8 @@ from scrapy_dedup.jobs.plan import DEFAULT_TARGET
 from scrapy_dedup.jobs.similar import relate_similar
 from scrapy_dedup.ledger import Ledger
 
+logger = logging.getLogger(__name__)
+
 FORMAT = "chunks"
 FLUSH_TIMEOUT_S = 60.0
 
@@ -33,13 +41,20 @@ class ChunksFilter(ItemFilter):
         return False
 
 
-# What a feed of this format needs whatever its user sets: it is written once, as a whole, also without items.
-FEED_OPTIONS: dict[str, Any] = {
-    "item_filter": ChunksFilter,
-    "overwrite": True,
-    "store_empty": True,
-    "batch_item_count": 0,
-}
+def feed_options(uri: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a feed of this format needs whatever its user sets.
+
+    It is written once, as a whole, also without items. A plain local file is opened to append to it, so that
+    it is there until the exporter empties it.
+    """
+    is_emptied = urlsplit(uri).scheme in ("", "file") and not options.get("postprocessing")
+    return {
+        **options,
+        "item_filter": ChunksFilter,
+        "overwrite": not is_emptied,
+        "store_empty": True,
+        "batch_item_count": 0,
+    }
 
 
 class ChunksExporter(RecordExporter):
@@ -69,10 +84,19 @@ class ChunksExporter(RecordExporter):
             live_chunks(ledger, config.corpus, config.chunks) as live,
         ):
             relate_similar(live)
+            _empty(self.file)
             for record in live.records():
                 self.file.write(record_line(record, self.fields_to_export))
             self.file.flush()
             _count(suite, ledger, live)
+            # Scrapy's own line counts items, and there are none.
+            logger.info("%d distinct chunks of %d live pages", live.counts.distinct, live.counts.pages)
+
+
+def _empty(file: IO[bytes]) -> None:
+    """Take out what an earlier job left in a file that is open to append to it."""
+    if getattr(file, "mode", None) == "ab" and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.truncate(0)
 
 
 def _flush(suite: Suite) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +25,18 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
 _HOME = "scrapy_dedup.crawl.cli"
+
+# Options of all commands of Scrapy; they stand before the subcommand or behind it, like its own.
+_OF_SCRAPY: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("--logfile",), "store"),
+    (("-L", "--loglevel"), "store"),
+    (("--nolog",), "store_true"),
+    (("--profile",), "store"),
+    (("--pidfile",), "store"),
+    (("--pdb",), "store_true"),
+)
+# A host, perhaps a port, and a path: what is typed for a URL in a browser.
+_WITHOUT_SCHEME = re.compile(r"[\w-]+(\.[\w-]+)*\.?(:\d{1,5})?([/?#].*)?", re.DOTALL)
 
 # What `decide` takes; the other actions have commands of their own.
 DECIDABLE = ("same", "different", "accept", "reject")
@@ -43,8 +57,19 @@ class Subcommand:
     add_arguments: Callable[[argparse.ArgumentParser], None]
 
 
+def _url(text: str) -> str:
+    """Return a URL of the command line.
+
+    Raises:
+        argparse.ArgumentTypeError: it names no scheme; that of localhost:80 would be localhost.
+    """
+    if _WITHOUT_SCHEME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} names no scheme; write http:// or https:// before it")
+    return text
+
+
 def _explain_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="the URL, as it was linked")
+    parser.add_argument("url", metavar="URL", type=_url, help="the URL, as it was linked")
     parser.add_argument(
         "--job", metavar="ID", help="judge by the URL policy of this job (default: by all, the latest first)"
     )
@@ -85,7 +110,7 @@ def _undo_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _forget_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "place", metavar="URL|PREFIX*", help="a URL as it was linked; with * all that start so"
+        "place", metavar="URL|PREFIX*", type=_url, help="a URL as it was linked; with * all that start so"
     )
     _signed_arguments(parser)
 
@@ -102,7 +127,10 @@ def _events_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _url_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--url", metavar="URL", help="a URL whose explanation shows it: found at once in a large ledger too"
+        "--url",
+        metavar="URL",
+        type=_url,
+        help="a URL whose explanation shows it: found at once in a large ledger too",
     )
 
 
@@ -291,7 +319,7 @@ SUBCOMMANDS = (
     Subcommand(
         "export", "Write all records of the ledger as JSON Lines, or copy the ledger", _export_arguments
     ),
-    Subcommand("decide", "Decide about a merge, skip or refusal that explain shows", _decide_arguments),
+    Subcommand("decide", "Decide about a merge, a skip, a refusal or two similar texts", _decide_arguments),
     Subcommand("undo", "Undo a decision, or what the suite did by itself", _undo_arguments),
     Subcommand("forget", "Let the next crawl fetch URLs again; their history stays", _forget_arguments),
     Subcommand("events", "Take from a file which observations report which event", _events_arguments),
@@ -350,13 +378,21 @@ class DedupCommand(ScrapyCommand):
                 metavar="NAME=VALUE",
                 help="set/override setting (may be repeated)",
             )
+            for names, action in _OF_SCRAPY:
+                subparser.add_argument(
+                    *names, action=action, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+                )
+        self._usages = {name: subparser.format_usage() for name, subparser in subparsers.choices.items()}
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         """Set settings from the command line, given before or after the subcommand."""
         if opts.subcommand is None:
             raise UsageError("a subcommand is needed: " + ", ".join(row.name for row in SUBCOMMANDS))
         if args:
-            raise UsageError(f"unrecognized arguments: {' '.join(args)}", print_help=False)
+            options = re.findall(r"--[a-z-]+", self._usages[opts.subcommand])
+            meant = [near for one in args for near in difflib.get_close_matches(one, options, n=1)]
+            hint = f"; did you mean {' '.join(meant)}?" if meant else ""
+            raise UsageError(f"unrecognized arguments: {' '.join(args)}{hint}", print_help=False)
         opts.set = [*opts.set, *opts.more_settings]
         super().process_options(args, opts)
 

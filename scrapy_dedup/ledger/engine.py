@@ -230,7 +230,7 @@ def _postgresql_engine(target: Target, isolation: IsolationLevel, *, readonly: b
         )
     except ImportError as error:
         raise LedgerUnavailable(
-            f"The ledger {target.name} needs psycopg. Install it with `pip install scrapy-dedup[postgresql]`."
+            f"The ledger {target.name} needs psycopg, which is not installed: pip install 'psycopg[binary]'"
         ) from error
 
 

@@ -49,25 +49,21 @@ def repair(url: str) -> list[str]:
     Raises:
         LedgerUnavailable: there is no ledger, it cannot be written, or a crawl is writing an index of it.
     """
-    session = relations.open_to_write(url)
     done: list[str] = []
-    try:
-        with session.transaction() as connection:
-            for folder in _folders(Target.parse(url).path):
-                fault = _index_fault(connection, folder)
-                if fault is not None:
-                    done.append(_remade(connection, folder, fault))
-            damaged = list(_damaged_counts(connection))
-            for space in sorted({space for space, _, _ in damaged}):
-                # All counts of a space include the same bodies, so they begin anew together.
-                connection.execute(sa.delete(_t.host_blocks).where(_t.host_blocks.c.space == space))
-                connection.execute(sa.delete(_t.near_space).where(_t.near_space.c.space == space))
-            done += [
-                f"The paragraphs of {host} are counted anew by the next crawl: {fault}"
-                for _, host, fault in damaged
-            ]
-    finally:
-        session.close()
+    with relations.writing(url) as connection:
+        for folder in _folders(Target.parse(url).path):
+            fault = _index_fault(connection, folder)
+            if fault is not None:
+                done.append(_remade(connection, folder, fault))
+        damaged = list(_damaged_counts(connection))
+        for space in sorted({space for space, _, _ in damaged}):
+            # All counts of a space include the same bodies, so they begin anew together.
+            connection.execute(sa.delete(_t.host_blocks).where(_t.host_blocks.c.space == space))
+            connection.execute(sa.delete(_t.near_space).where(_t.near_space.c.space == space))
+        done += [
+            f"The paragraphs of {host} are counted anew by the next crawl: {fault}"
+            for _, host, fault in damaged
+        ]
     return done
 
 

@@ -374,23 +374,23 @@ class Ledger:
         None where the ledger does not hold both.
         """
         with self._reading():
-            places = review_sides.places_of(self._connection, relation)
+            places = review_sides.places_of(self._connection, [relation]).get(relation.relation_id)
             return None if places is None else (self._side(places[0]), self._side(places[1]))
 
     def _side(self, place: review_sides.Place) -> review_sides.Side:
         (body,) = self._bodies_at([place.body]).values()
         pages, more_pages, observations = review_sides.pages_of(self._connection, place)
-        current = review_sides.is_current(self._connection, place)
+        current = bool(review_sides.shown(self._connection, [place]))
         return review_sides.Side(body, pages, more_pages, observations, current)
 
     def are_current(self, relation: RelationRecord) -> tuple[bool, bool]:
         """Tell of both texts of such a relation whether some page showed it when it was last seen."""
         with self._reading():
-            places = review_sides.places_of(self._connection, relation)
+            places = review_sides.places_of(self._connection, [relation]).get(relation.relation_id)
             if places is None:
                 return False, False
-            a, b = (review_sides.is_current(self._connection, place) for place in places)
-            return a, b
+            shown = review_sides.shown(self._connection, places)
+            return places[0] in shown, places[1] in shown
 
     def relations_named(self, identities: Collection[str]) -> dict[str, RelationRecord]:
         """Return the relations of `review_queue.KINDS` with these identities, as decisions have them.

@@ -12,7 +12,7 @@ The place of a pair in the queue is impact times uncertainty:
 `PROBES` pairs just above and as many just below the threshold stand among the first, every second one: they
 show early whether the threshold is right. Pairs of similar texts come before the other kinds. What somebody
 decided is not asked again: a decision is about the digests of both texts, so it is open again by itself when
-one of them has changed.
+one of them has changed. Of a text that no page shows any more nobody is asked.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import sqlalchemy as sa
 
 from scrapy_dedup.ledger import codec, schema
 from scrapy_dedup.ledger.derived import DECIDED
+from scrapy_dedup.ledger.review_sides import with_both_shown
 from scrapy_dedup.ledger.review_verdicts import ACTIONS
 from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
 from scrapy_dedup.near.claims import MIN_JACCARD, Verdict
@@ -79,7 +80,7 @@ class Queue:
 
     Attributes:
         entries: at most `MAX_QUEUE`.
-        open: how many pairs nobody has decided about.
+        open: how many pairs nobody has decided about, of texts that are still shown.
         decided: how many pairs somebody has.
     """
 
@@ -193,9 +194,10 @@ class QueueBuilder:
         remaining = iter(found)
         while part := list(islice(remaining, _PART)):
             undecided = [one for one in part if not is_decided(one)]
-            self._open += len(undecided)
             self._decided += len(part) - len(undecided)
-            for entry in self._entries(undecided):
+            still_open = with_both_shown(self._connection, undecided)
+            self._open += len(still_open)
+            for entry in self._entries(still_open):
                 self._offer(entry)
 
     def queue(self) -> Queue:

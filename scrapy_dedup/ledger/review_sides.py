@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import sqlalchemy as sa
 
 from scrapy_dedup.ledger import codec, schema
 from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
-from scrapy_dedup.records import BodyRecord, RelationKind, RelationRecord
+from scrapy_dedup.records import BodyRecord, Outcome, RelationKind, RelationRecord
 
 MAX_URLS = 100
 """URLs of one text that are listed; the others are counted."""
@@ -36,6 +37,35 @@ _BODIES_OF_PAGES = ListQuery(
     .where(_seen.url_key_digest.in_(SOUGHT))
     .order_by(_seen.ordinal)
 )
+_own, _later = _t.observation.alias("own"), _t.observation.alias("later")
+_own_job, _later_job = _t.job.alias("own_job"), _t.job.alias("later_job")
+_ENDED = (
+    sa.exists()
+    .select_from(_later.join(_later_job, _later_job.c.ordinal == _later.c.job))
+    .where(
+        _later.c.url_key_digest == _own.c.url_key_digest,
+        _later.c.ordinal > _own.c.ordinal,
+        _later_job.c.corpus == _own_job.c.corpus,
+        sa.or_(
+            sa.and_(_later.c.space == _own.c.space, _later.c.body != _own.c.body),
+            _later.c.outcome == Outcome.GONE.value,
+        ),
+    )
+)
+_SHOWN_SOMEWHERE = ListQuery(
+    sa.select(_t.body.c.ordinal).where(
+        _t.body.c.ordinal.in_(SOUGHT),
+        sa.exists()
+        .select_from(_own.join(_own_job, _own_job.c.ordinal == _own.c.job))
+        .where(_own.c.body == _t.body.c.ordinal, ~_ENDED),
+    )
+)
+_SHOWN_AT_KEYS = ListQuery(
+    sa.select(_own.c.body, _own.c.url_key_digest)
+    .select_from(_own.join(_own_job, _own_job.c.ordinal == _own.c.job))
+    .where(_own.c.url_key_digest.in_(SOUGHT), _own.c.body.is_not(None), ~_ENDED)
+    .distinct()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +87,7 @@ class Side:
         pages: where it was seen, the first ones first, at most `MAX_URLS`.
         more_pages: how many more there are.
         observations: how often it was seen.
-        is_current: some page still showed this text when it was last seen.
+        is_current: some page still showed this text when it was last seen; see `shown`.
     """
 
     body: BodyRecord
@@ -91,35 +121,47 @@ class Place(NamedTuple):
     but_key_digest: bytes | None = None
 
 
-def places_of(connection: sa.Connection, relation: RelationRecord) -> tuple[Place, Place] | None:
-    """Return where the two texts of a relation stand, None where the ledger does not hold both."""
-    if relation.kind is RelationKind.NEAR:
-        sought = [codec.pack_id(relation.a), codec.pack_id(relation.b)]
-        found = {bytes(row["body_id"]): row["ordinal"] for row in _BODIES_OF_IDS.rows(connection, sought)}
-        return None if len(found) < 2 else (Place(found[sought[0]]), Place(found[sought[1]]))
-    if relation.kind is RelationKind.CANONICAL:
-        a = _at_key(connection, relation.corpus, relation.a, "normalized_digest", relation.a_digest)
-        b = _at_key(connection, relation.corpus, relation.b, "normalized_digest", relation.b_digest)
-        return None if a is None or b is None else (a, b)
-    a = _at_key(connection, relation.corpus, relation.a, "residual_digest", relation.a_digest)
-    return None if a is None else (a, Place(a.body, but_key_digest=a.url_key_digest))
+def places_of(connection: sa.Connection, found: Collection[RelationRecord]) -> dict[str, tuple[Place, Place]]:
+    """Return where the texts of relations stand, by the relation; only where the ledger holds two of them."""
+    near = [one for one in found if one.kind is RelationKind.NEAR]
+    others = [one for one in found if one.kind is not RelationKind.NEAR]
+    sought = {codec.pack_id(side) for one in near for side in (one.a, one.b)}
+    bodies = {bytes(row["body_id"]): Place(row["ordinal"]) for row in _BODIES_OF_IDS.rows(connection, sought)}
+    keys = {codec.url_digest(one.a) for one in others}
+    keys |= {codec.url_digest(one.b) for one in others if one.kind is RelationKind.CANONICAL}
+    at_keys = _texts_at_keys(connection, keys)
+    places = {}
+    for one in found:
+        if one.kind is RelationKind.NEAR:
+            a, b = (bodies.get(codec.pack_id(side)) for side in (one.a, one.b))
+        elif one.kind is RelationKind.CANONICAL:
+            a = at_keys.get(_text_at(one.corpus, one.a, "normalized_digest", one.a_digest))
+            b = at_keys.get(_text_at(one.corpus, one.b, "normalized_digest", one.b_digest))
+        else:
+            a = at_keys.get(_text_at(one.corpus, one.a, "residual_digest", one.a_digest))
+            b = a and Place(a.body, but_key_digest=a.url_key_digest)
+        if a is not None and b is not None and a != b:
+            places[one.relation_id] = a, b
+    return places
 
 
-def _at_key(
-    connection: sa.Connection, corpus: str, url_key: str, column: str, digest: str | None
-) -> Place | None:
-    """Return the latest text with a digest at a URL key."""
-    if digest is None:
-        return None
-    key, wanted = codec.url_digest(url_key), codec.pack_digest(digest)
-    found = [
-        row["body"]
-        for row in _BODIES_OF_PAGES.rows(connection, [key])
-        if codec.unescape(row["corpus"]) == corpus
-        and row[column] is not None
-        and bytes(row[column]) == wanted
-    ]
-    return Place(found[-1], key) if found else None
+_TextAtKey = tuple[str, bytes, str, bytes | None]
+"""A corpus, the digest of a URL key, the name of a digest of a text, and that digest."""
+
+
+def _text_at(corpus: str, url_key: str, column: str, digest: str | None) -> _TextAtKey:
+    return corpus, codec.url_digest(url_key), column, codec.pack_digest(digest) if digest else None
+
+
+def _texts_at_keys(connection: sa.Connection, keys: Collection[bytes]) -> dict[_TextAtKey, Place]:
+    """Return the latest text at URL keys with each digest."""
+    return {
+        (codec.unescape(row["corpus"]), key, column, bytes(row[column])): Place(row["body"], key)
+        for row in _BODIES_OF_PAGES.rows(connection, keys)
+        for key in [bytes(row["url_key_digest"])]
+        for column in ("normalized_digest", "residual_digest")
+        if row[column] is not None
+    }
 
 
 def pages_of(connection: sa.Connection, place: Place) -> tuple[tuple[Page, ...], int, int]:
@@ -162,16 +204,28 @@ def pages_of(connection: sa.Connection, place: Place) -> tuple[tuple[Page, ...],
     return pages, int(keys) - len(pages), int(observations)
 
 
-def is_current(connection: sa.Connection, place: Place) -> bool:
-    """Tell whether some page showed a text when it was last seen with any text."""
-    later, own = _t.observation.alias("later"), _t.observation.alias("own")
-    replaced = sa.exists().where(
-        later.c.url_key_digest == own.c.url_key_digest,
-        later.c.space == own.c.space,
-        later.c.ordinal > own.c.ordinal,
-        later.c.body != own.c.body,
-    )
-    shown = [own.c.body == place.body, ~replaced]
-    if place.url_key_digest is not None:
-        shown.append(own.c.url_key_digest == place.url_key_digest)
-    return bool(connection.execute(sa.select(sa.exists().where(*shown))).scalar())
+def shown(connection: sa.Connection, places: Collection[Place]) -> set[Place]:
+    """Return which texts some page showed when it was last seen.
+
+    A later text of the page ends an earlier one, and so does a 404 or 410; a failure or a login wall
+    does not.
+    """
+    anywhere = {place.body for place in places if place.url_key_digest is None}
+    at_keys = {place.url_key_digest for place in places if place.url_key_digest is not None}
+    bodies = {int(row["ordinal"]) for row in _SHOWN_SOMEWHERE.rows(connection, anywhere)}
+    pages = {
+        (int(row["body"]), bytes(row["url_key_digest"])) for row in _SHOWN_AT_KEYS.rows(connection, at_keys)
+    }
+    return {
+        place
+        for place in places
+        if (place.body in bodies if place.url_key_digest is None else place[:2] in pages)
+    }
+
+
+def with_both_shown(connection: sa.Connection, found: Sequence[RelationRecord]) -> list[RelationRecord]:
+    """Return the relations both texts of which are `shown`."""
+    places = places_of(connection, found)
+    still = shown(connection, {place for both in places.values() for place in both})
+    named = {relation_id for relation_id, both in places.items() if still.issuperset(both)}
+    return [one for one in found if one.relation_id in named]

@@ -145,13 +145,9 @@ def mark_looked(url: str, corpus: str) -> None:
         LedgerUnavailable: the ledger cannot be written.
     """
     name, now = looked_name(corpus), datetime.now(timezone.utc).isoformat()
-    session = relations.open_to_write(url)
-    try:
-        with session.transaction() as connection:
-            connection.execute(sa.delete(_t.meta).where(_t.meta.c.name == name))
-            connection.execute(sa.insert(_t.meta), {"name": name, "value": now})
-    finally:
-        session.close()
+    with relations.writing(url) as connection:
+        connection.execute(sa.delete(_t.meta).where(_t.meta.c.name == name))
+        connection.execute(sa.insert(_t.meta), {"name": name, "value": now})
 
 
 def first_urls(connection: sa.Connection, body_ids: Collection[str]) -> Mapping[str, str]:

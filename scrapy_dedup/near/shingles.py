@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,11 @@ def tokens(text: str) -> list[str]:
 def is_unspaced(token: str) -> bool:
     """Tell whether a token is a character of a script without spaces."""
     return len(token) == 1 and any(first <= ord(token) <= last for first, last, _ in UNSPACED)
+
+
+def size_in_words(words: Iterable[str]) -> float:
+    """Count words; a character of a script without spaces is half a word."""
+    return sum(0.5 if is_unspaced(word) else 1.0 for word in words)
 
 
 def prepare(text: str) -> str:

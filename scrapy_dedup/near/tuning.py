@@ -23,7 +23,7 @@ from scrapy_dedup.near.claims import JOINING, ChangedSpan, Verdict, compare
 from scrapy_dedup.near.hamming import MAX_RADIUS
 from scrapy_dedup.near.overlap import ShingleSets
 from scrapy_dedup.near.schemes import PRODUCT, SCHEMES, Scheme
-from scrapy_dedup.near.shingles import SHINGLE_TOKENS, word_hashes
+from scrapy_dedup.near.shingles import SHINGLE_TOKENS, size_in_words, tokens, word_hashes
 from scrapy_dedup.near.simhash import MIN_WORDS, vote
 
 DISTANCES = tuple(range(13))
@@ -78,6 +78,7 @@ class MeasuredPair:
         same: its label.
         note: its note.
         tokens: of the shorter text; below `MIN_TOKENS` the pair is never merged.
+        words: of the smaller text, as a crawl counts them: a character of an unspaced script is half a word.
         verdict: of the claim diff.
         containment_a: the share of the first text's word 3-grams that the second one has.
         containment_b: the share of the second text's that the first one has.
@@ -90,6 +91,7 @@ class MeasuredPair:
     same: bool
     note: str
     tokens: int
+    words: int
     verdict: Verdict
     containment_a: float
     containment_b: float
@@ -184,6 +186,7 @@ def measure_pairs(pairs: Sequence[LabelledPair]) -> list[MeasuredPair]:
                 pair.same,
                 pair.note,
                 token_counts[place],
+                min(int(size_in_words(tokens(text))) for text in (pair.a, pair.b)),
                 read.verdict,
                 *contained[place],
                 read.spans[:SHOWN_SPANS],
@@ -289,7 +292,7 @@ def radius_for(pairs: Sequence[MeasuredPair], kept: Score) -> Radius | None:
         for pair in pairs
         if pair.same
         and pair.joins
-        and pair.tokens >= MIN_WORDS
+        and pair.words >= MIN_WORDS
         and pair.value(PRODUCT, Measure.JACCARD) >= kept.threshold
     ]
     if not distances:

@@ -113,7 +113,7 @@ def read_chunks(source: Source) -> Iterator[Entry]:
         InputError: a line is no chunk record, or holds what no index can take.
     """
     for place, record in _records(source):
-        wrong = _problems(record, ChunkRecord.schema, _CHUNK_FIELDS)
+        wrong = _problems(place, record, ChunkRecord.schema, _CHUNK_FIELDS)
         if wrong:
             raise InputError([f"{place}: {problem}" for problem in wrong], len(wrong))
         entry = _chunk_entry(record)
@@ -138,7 +138,7 @@ def read_plan(source: Source) -> IndexChanges:
     for place, record in _records(source):
         op = record.get("op")
         fields = _UPSERT_FIELDS if op == "upsert" else _PLAN_FIELDS
-        wrong = _problems(record, PlanRecord.schema, fields)
+        wrong = _problems(place, record, PlanRecord.schema, fields)
         if not wrong and op not in _OPS:
             wrong = [f"op is {op!r}; known are {', '.join(_OPS)}"]
         if not wrong and (first := named.setdefault(record["id"], place)) != place:
@@ -206,11 +206,36 @@ def cited(metadata: Mapping[str, Any], kept: Kept[Any]) -> dict[str, Any]:
     return {**metadata, **url, "also_seen_at": [*kept.also_seen_at]}
 
 
+def remember(vectors: Vectors, keys: Iterable[str], made: Iterable[Sequence[float] | None]) -> None:
+    """Add vectors that were made, all or none of them.
+
+    Args:
+        vectors: where they are kept.
+        keys: ``embed_key`` of each.
+        made: what the model returned.
+
+    Raises:
+        ValueError: there is not a vector for each key.
+    """
+    found: dict[str, Sequence[float]] = {}
+    for key, vector in zip(keys, made, strict=True):
+        if vector is None:
+            raise ValueError("the model returned no vector for one of the texts")
+        found[key] = vector
+    vectors.update(found)
+
+
 def in_batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     """Yield entries, at most `BATCH` at a time."""
     for start in range(0, len(entries), BATCH):
         yield entries[start : start + BATCH]
 
+
+# A file of the other kind is taken for a slip in its name: one message for all of its lines.
+_OTHER_KINDS = {
+    ChunkRecord.schema: "a chunk record and no line of a plan; documents() takes these (LlamaIndex: nodes())",
+    PlanRecord.schema: "a line of a plan and no chunk record; apply_plan() takes these",
+}
 
 _OPS = ("upsert", "keep", "delete")
 _CHUNK_FIELDS: Mapping[str, type] = {
@@ -254,8 +279,10 @@ def _mapping(record: Any) -> Mapping[str, Any]:
     return record if isinstance(record, Mapping) else {}
 
 
-def _problems(record: Mapping[str, Any], schema: str, fields: Mapping[str, type]) -> list[str]:
-    if record.get("schema") != schema:
+def _problems(place: str, record: Mapping[str, Any], schema: str, fields: Mapping[str, type]) -> list[str]:
+    if (stated := record.get("schema")) != schema:
+        if isinstance(stated, str) and stated in _OTHER_KINDS:
+            raise InputError([f"{place} is {_OTHER_KINDS[stated]}"], 1)
         return [f"is no record of {schema}"]
     wrong = [
         f"{name} has to be of type {kind.__name__}"

@@ -24,6 +24,7 @@ from scrapy_dedup.retrieval.entries import (
     in_batches,
     read_chunks,
     read_plan,
+    remember,
 )
 from scrapy_dedup.retrieval.hits import MIN_COSINE, dedupe_hits
 
@@ -135,6 +136,7 @@ def apply_plan(
 
     Raises:
         InputError: a line is no plan record; nothing was written.
+        ValueError: the embedder did not return an embedding for each document.
     """
     changes = read_plan(plan)
     known: Vectors = {} if vectors is None else vectors
@@ -144,9 +146,7 @@ def apply_plan(
         reused += sum(entry.embed_key not in unknown for entry in batch)
         if unknown and embedder is not None:
             made = embedder.run(documents=[_document(entry, ids) for entry in unknown.values()])
-            known.update(
-                (key, document.embedding) for key, document in zip(unknown, made["documents"], strict=True)
-            )
+            remember(known, unknown, [document.embedding for document in made["documents"]])
         written = [_document(entry, ids, known.get(entry.embed_key)) for entry in batch]
         store.write_documents(written, policy=DuplicatePolicy.OVERWRITE)
     if changes.deletes:

@@ -14,16 +14,16 @@ import enum
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
-from operator import index, itemgetter
+from operator import index
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_dedup.near.claims import MIN_CONTAINMENT, MIN_JACCARD
-from scrapy_dedup.retrieval.repetition import Alike, Passages
+from scrapy_dedup.retrieval.repetition import Passages
 
 H = TypeVar("H")
 
@@ -41,6 +41,9 @@ MIN_NEW_TEXT = 0.5
 
 MAX_READ = 50
 """Kept hits that one is read beside, of texts the most similar; if all claim something else, it stays."""
+
+_VECTORS_AT_ONCE = 64
+"""Of so many the cosines with all others are held: for twenty hits all, for thousands some megabytes."""
 
 MOSTLY_SHARED = 0.5
 """From this containment on, vectors tell of the text that two passages share more than of what they say."""
@@ -205,7 +208,7 @@ def dedupe_hits(
 
     Raises:
         ValueError: a limit or a threshold is out of range.
-        TypeError: a field of a hit is of no type that it can have.
+        TypeError: a field of a hit is of no type that it can have, or a hit has no field to compare it by.
 
     >>> kept, dropped = dedupe_hits(
     ...     [
@@ -224,8 +227,9 @@ def dedupe_hits(
     given = [*hits]
     read = [_read(hit, place) for place, hit in enumerate(given)]
     cited = [one.urls if visible is None else tuple(filter(visible, one.urls)) for one in read]
-    comparing = _Comparing(read, _Thresholds(jaccard, containment, distance_bits, cosine))
-    for place in _by_priority(read):
+    order = _by_priority(read)
+    comparing = _Comparing(read, order, _Thresholds(jaccard, containment, distance_bits, cosine))
+    for place in order:
         if visible is None or cited[place]:
             comparing.add(place)
     passed_over = _passed_over(comparing, read, limit, diverse=diverse)
@@ -252,7 +256,7 @@ def dedupe_hits(
 class _Comparing:
     """Takes hits in the order of their priority, and tells which of them repeat one that was kept."""
 
-    def __init__(self, read: Sequence[_Read], thresholds: _Thresholds) -> None:
+    def __init__(self, read: Sequence[_Read], order: Sequence[int], thresholds: _Thresholds) -> None:
         self._read = read
         self._thresholds = thresholds
         self.kept: list[int] = []
@@ -261,6 +265,7 @@ class _Comparing:
         self._of_text: dict[str, int] = {}
         self._without_group: list[int] = []  # kept ones that the ledger has not compared with others
         self._has_vectors = sum(one.vector is not None for one in read) > 1
+        self._order = order
 
     def add(self, place: int) -> None:
         """Keep a hit, or find which kept one it repeats."""
@@ -306,12 +311,17 @@ class _Comparing:
 
     def _by_text(self, place: int, compared: Sequence[int]) -> _Repetition | None:
         numbers = self.passages.numbers
-        others = self._alike_texts.get(numbers[place], {})
-        candidates = [(others[numbers[kept]], kept) for kept in compared if numbers[kept] in others]
-        if len(candidates) > MAX_READ:
-            candidates = sorted(candidates, key=itemgetter(0), reverse=True)[:MAX_READ]
+        candidates = self.passages.overlap.alike(
+            numbers[place],
+            [numbers[kept] for kept in compared],
+            jaccard=self._thresholds.jaccard,
+            containment=self._thresholds.containment,
+            min_contained=MIN_CONTAINED_SHINGLES,
+            most=MAX_READ,
+        )
         # One that is similar comes before one that contains the hit and more; else the best one first.
-        for alike, kept in sorted(candidates, key=lambda candidate: not candidate[0].similar):
+        for number, alike in sorted(candidates, key=lambda candidate: not candidate[1].similar):
+            kept = compared[number]
             if not self._says_something_else(kept, place):
                 reason = DropReason.JACCARD if alike.similar else DropReason.CONTAINED
                 return _Repetition(reason, alike.measure, kept)
@@ -335,7 +345,7 @@ class _Comparing:
         return None
 
     def _by_vector(self, place: int) -> _Repetition | None:
-        cosines = self._cosines[place]
+        cosines = self._vectors.cosines(place)
         numbers = self.passages.numbers
         near = (kept for kept in self.kept if cosines[kept] >= self._thresholds.cosine)
         for kept in islice(near, MAX_READ):
@@ -347,29 +357,8 @@ class _Comparing:
         return None
 
     @cached_property
-    def _cosines(self) -> npt.NDArray[np.float64]:
-        """The cosine of each two vectors; -1 where one is missing, shorter, or without direction."""
-        cosines = np.full((len(self._read), len(self._read)), -1.0)
-        by_length: dict[int, list[int]] = {}
-        given = {place: _vector(one.vector, place) for place, one in enumerate(self._read)}
-        for place, vector in given.items():
-            if vector is not None:
-                by_length.setdefault(len(vector), []).append(place)
-        for places in by_length.values():
-            vectors = np.array([given[place] for place in places])
-            with np.errstate(over="ignore", invalid="ignore"):  # what is too long counts as unusable
-                lengths = np.linalg.norm(vectors, axis=1)
-            usable = np.isfinite(lengths) & (lengths > 0)
-            units = vectors[usable] / lengths[usable, None]
-            chosen = np.array(places)[usable]
-            cosines[np.ix_(chosen, chosen)] = units @ units.T
-        return cosines
-
-    @cached_property
-    def _alike_texts(self) -> Mapping[int, Mapping[int, Alike]]:
-        return self.passages.overlap.alike(
-            self._thresholds.jaccard, self._thresholds.containment, MIN_CONTAINED_SHINGLES
-        )
+    def _vectors(self) -> _Vectors:
+        return _Vectors([one.vector for one in self._read], self._order)
 
     def _claims_differ(self, kept: int, place: int) -> bool:
         has_texts = self._read[kept].text and self._read[place].text
@@ -382,6 +371,49 @@ class _Comparing:
         return bool(has_texts) and (
             self.passages.claims_differ(other, number) or self.passages.says_more(number, other)
         )
+
+
+class _Vectors:
+    """The vectors of hits, by their length, for the cosine of each two that have one length.
+
+    Args:
+        given: the vector of each hit, None where there is none.
+        order: of the hits, in which they are asked for.
+    """
+
+    def __init__(self, given: Sequence[Any], order: Sequence[int]) -> None:
+        self._count = len(given)
+        self._rows: dict[int, tuple[int, int]] = {}  # place: length, and row among those of this length
+        self._units: dict[int, npt.NDArray[np.float64]] = {}
+        self._places: dict[int, npt.NDArray[np.int64]] = {}
+        self._block: tuple[tuple[int, int], npt.NDArray[np.float64]] | None = None
+        by_length: dict[int, list[tuple[int, npt.NDArray[np.float64]]]] = {}
+        for place in order:
+            if (vector := _vector(given[place], place)) is not None:
+                by_length.setdefault(len(vector), []).append((place, vector))
+        for length, found in by_length.items():
+            vectors = np.array([vector for _, vector in found])
+            with np.errstate(over="ignore", invalid="ignore"):  # what is too long counts as unusable
+                lengths = np.linalg.norm(vectors, axis=1)
+            usable = np.isfinite(lengths) & (lengths > 0)
+            self._units[length] = vectors[usable] / lengths[usable, None]
+            self._places[length] = np.array([place for place, _ in found], np.int64)[usable]
+            self._rows.update(
+                (place, (length, row)) for row, place in enumerate(self._places[length].tolist())
+            )
+
+    def cosines(self, place: int) -> npt.NDArray[np.float64]:
+        """Return the cosine with each one; -1 where one is missing, of other length or without direction."""
+        cosines = np.full(self._count, -1.0)
+        if place in self._rows:
+            length, row = self._rows[place]
+            number, within = divmod(row, _VECTORS_AT_ONCE)
+            if self._block is None or self._block[0] != (length, number):
+                units = self._units[length]
+                first = number * _VECTORS_AT_ONCE
+                self._block = (length, number), units[first : first + _VECTORS_AT_ONCE] @ units.T
+            cosines[self._places[length]] = self._block[1][within]
+        return cosines
 
 
 # -- the limit ---------------------------------------------------------------------------------------------
@@ -435,6 +467,7 @@ def _by_priority(read: Sequence[_Read]) -> Sequence[int]:
 # -- reading hits ------------------------------------------------------------------------------------------
 
 _NAMES = ("text", "score", "id", "url", "sources", "group", "simhash", "vector", "lineage")
+_COMPARED = ("text", "group", "simhash", "vector")
 
 
 def _read(hit: Any, place: int) -> _Read:
@@ -444,6 +477,8 @@ def _read(hit: Any, place: int) -> _Read:
         values = (getattr(hit, name, None) for name in _NAMES)
     text, score, identity, url, sources, group, simhash, vector, lineage = values
     if text is None:
+        if not any(map(hit.__contains__ if isinstance(hit, Mapping) else partial(hasattr, hit), _COMPARED)):
+            raise TypeError(f"hit {place}, of type {type(hit).__name__}, has none of {', '.join(_COMPARED)}")
         text = ""
     elif not isinstance(text, str):
         raise TypeError(f"the text of hit {place} is of type {type(text).__name__}; it has to be a string")

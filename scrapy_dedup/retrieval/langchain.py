@@ -26,6 +26,7 @@ from scrapy_dedup.retrieval.entries import (
     in_batches,
     read_chunks,
     read_plan,
+    remember,
 )
 from scrapy_dedup.retrieval.hits import dedupe_hits
 
@@ -93,7 +94,7 @@ class RememberedEmbeddings(Embeddings):
         unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._vectors}
         if unknown:
             made = self._embeddings.embed_documents([*unknown.values()])
-            self._vectors.update(zip(unknown, made, strict=True))
+            remember(self._vectors, unknown, made)
         return [[*self._vectors[key]] for key in keys]
 
     def embed_query(self, text: str) -> list[float]:

@@ -33,6 +33,7 @@ from scrapy_dedup.retrieval.entries import (
     in_batches,
     read_chunks,
     read_plan,
+    remember,
 )
 from scrapy_dedup.retrieval.hits import MIN_COSINE, dedupe_hits
 
@@ -149,7 +150,7 @@ def apply_plan(
         unknown = {entry.embed_key: entry.text for entry in batch if entry.embed_key not in known}
         reused += sum(entry.embed_key not in unknown for entry in batch)
         made = embed_model.get_text_embedding_batch([*unknown.values()]) if unknown else []
-        known.update(zip(unknown, made, strict=True))
+        remember(known, unknown, made)
         written = [_node(entry, ids) for entry in batch]
         for node, entry in zip(written, batch, strict=True):
             node.embedding = [*known[entry.embed_key]]

@@ -8,7 +8,7 @@ and claims are read only where two passages differ. Where that leaves a doubt th
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -30,11 +30,19 @@ spread over a text are alike to the same degree and say the same.
 _FIRST_UNSPACED = chr(UNSPACED[0][0])
 _PUNCTUATION = ".,;:!?"
 _NO_SHINGLES = np.zeros(0, np.uint64)
-_BLOCK_BYTES = 4_000_000
+
+
+class Alike(NamedTuple):
+    """How a passage is like another one: ``measure`` is Jaccard where it is ``similar``, else containment."""
+
+    similar: bool
+    measure: float
 
 
 class Overlap:
     """How many shingles each passage shares with each other one.
+
+    What is held grows with the shingles, not with the pairs of passages.
 
     Args:
         texts: the passages; one without words shares nothing with any.
@@ -49,70 +57,87 @@ class Overlap:
         np.not_equal(hashes[1:], hashes[:-1], out=is_new[1:])
         is_first = is_new.copy()
         is_first[1:] |= owners[1:] != owners[:-1]
-        columns, owners = (np.cumsum(is_new) - 1)[is_first], owners[is_first]
+        shingles, owners = (np.cumsum(is_new) - 1)[is_first], owners[is_first]
         self.sizes: npt.NDArray[np.int64] = np.bincount(owners, minlength=len(texts))
         """The number of distinct shingles of each passage."""
-        # A shingle of one passage alone is shared with none, and most are; the others get a bit each.
-        is_shared = np.bincount(columns)[columns] > 1
-        columns, owners = columns[is_shared], owners[is_shared]
-        bits = np.cumsum(columns != np.roll(columns, 1)) - 1 if len(columns) else columns
-        has = np.zeros((len(texts), int(bits.max(initial=0)) + 1), np.bool_)
-        has[owners, bits] = True
-        self._has: npt.NDArray[np.uint8] = np.packbits(has, axis=1)
+        # A shingle of one passage alone is shared with none, and most are.
+        is_shared = np.bincount(shingles)[shingles] > 1
+        shingles, self._owners = shingles[is_shared], owners[is_shared]
+        numbers = np.cumsum(np.diff(shingles, prepend=-1) != 0) - 1
+        self._owners_from = _starts(np.bincount(numbers))
+        self._shingles = numbers[np.argsort(self._owners, kind="stable")]
+        self._shingles_from = _starts(np.bincount(self._owners, minlength=len(texts)))
 
     def alike(
-        self, jaccard: float, containment: float, min_contained: int
-    ) -> Mapping[int, Mapping[int, Alike]]:
-        """Return for each passage those that it is like, by place.
+        self,
+        place: int,
+        others: Sequence[int],
+        *,
+        jaccard: float,
+        containment: float,
+        min_contained: int,
+        most: int,
+    ) -> list[tuple[int, Alike]]:
+        """Return which of some other passages one is like: where each stands among them, and how it is.
 
         Args:
+            place: of the passage.
+            others: places of the others.
             jaccard: shared shingles in all shingles of the two, from which they are alike.
             containment: the share of the passage's shingles that the other one has, from which they are.
             min_contained: a passage with fewer shingles is contained in none.
+            most: of more than so many, the most similar.
         """
-        found: dict[int, dict[int, Alike]] = {}
-        count = len(self.sizes)
-        rows = max(1, _BLOCK_BYTES // self._has.size)
-        for start in range(0, count, rows):
-            block = self._has[start : start + rows]
-            shared = np.bitwise_count(block[:, None] & self._has).sum(axis=2, dtype=np.int64)
-            sizes = self.sizes[start : start + rows, None]
-            similar = shared >= np.maximum(jaccard * (sizes + self.sizes - shared), 1)
-            contained = (shared >= np.maximum(containment * sizes, 1)) & (sizes >= min_contained)
-            rows_found, others = np.nonzero(similar | contained)
-            common, is_similar = shared[rows_found, others], similar[rows_found, others]
-            own_sizes = sizes[rows_found, 0]
-            unions = own_sizes + self.sizes[others] - common
-            measures = common / np.where(is_similar, unions, own_sizes)
-            for row, *pair in zip(
-                (rows_found + start).tolist(),
-                others.tolist(),
-                is_similar.tolist(),
-                measures.tolist(),
-                strict=True,
-            ):
-                found.setdefault(row, {})[pair[0]] = Alike(*pair[1:])
-        return found
+        if self._shingles_from[place] == self._shingles_from[place + 1]:
+            return []
+        places = np.asarray(others, np.int64)
+        shared = self._shared(place)[places]
+        size, sizes = self.sizes[place], self.sizes[places]
+        similar = shared >= np.maximum(jaccard * (size + sizes - shared), 1)
+        contained = shared >= max(containment * size, 1) if size >= min_contained else np.False_
+        found = np.flatnonzero(similar | contained)
+        if not len(found):
+            return []
+        similar, shared = similar[found], shared[found]
+        measures = shared / np.where(similar, size + sizes[found] - shared, size)
+        if len(found) > most:
+            best = np.lexsort((-measures, ~similar))[:most]
+            found, similar, measures = found[best], similar[best], measures[best]
+        pairs = map(Alike, similar.tolist(), measures.tolist())
+        return list(zip(found.tolist(), pairs, strict=True))
 
     def contained(self, place: int, other: int) -> float:
         """Return the share of the smaller passage's shingles that the larger one has, 0.0 to 1.0."""
         smaller = min(int(self.sizes[place]), int(self.sizes[other]))
-        common = int(np.bitwise_count(self._has[place] & self._has[other]).sum())
+        common = len(np.intersect1d(self._of(place), self._of(other), assume_unique=True))
         return common / smaller if smaller else 0.0
 
     def new_share(self, place: int, others: Sequence[int]) -> float:
         """Return the share of a passage's shingles that none of some other passages has, 0.0 to 1.0."""
         if not self.sizes[place]:
             return 0.0
-        known = np.bitwise_or.reduce(self._has[others], axis=0, initial=0)
-        return 1 - int(np.bitwise_count(known & self._has[place]).sum()) / int(self.sizes[place])
+        known = np.concatenate([self._of(other) for other in others]) if others else ()
+        return 1 - int(np.isin(self._of(place), known).sum()) / int(self.sizes[place])
+
+    def _of(self, place: int) -> npt.NDArray[np.int64]:
+        """Return the numbers of the shingles that a passage shares with any."""
+        start, end = self._shingles_from[place : place + 2].tolist()
+        shingles: npt.NDArray[np.int64] = self._shingles[start:end]
+        return shingles
+
+    def _shared(self, place: int) -> npt.NDArray[np.int64]:
+        """Return how many shingles a passage shares with each one."""
+        own = self._of(place)
+        starts = self._owners_from[own]
+        counts = self._owners_from[own + 1] - starts
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        owners = self._owners[np.repeat(starts, counts) + within]
+        return np.bincount(owners, minlength=len(self.sizes))
 
 
-class Alike(NamedTuple):
-    """How a passage is like another one: ``measure`` is Jaccard where it is ``similar``, else containment."""
-
-    similar: bool
-    measure: float
+def _starts(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return where runs of some lengths begin, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(counts)])
 
 
 class Passages:

@@ -113,14 +113,26 @@ def test_faults_of_all_lines_and_ids_that_come_twice_are_told_in_one_message(bat
     path.write_bytes(b"".join(b"nothing\n" for _ in range(30)) + GOOD + GOOD)
     with pytest.raises(InputError) as raised:
         batch(path)
-    assert raised.value.count == 30
+    assert raised.value.count == 31
     assert len(raised.value.problems) == sources.MAX_PROBLEMS
-    assert "and 10 more" in str(raised.value)
+    assert "and 11 more" in str(raised.value)
 
-    path.write_bytes(GOOD + GOOD.replace(b"one", b"two") + GOOD.replace(b'"a"', b'"b"'))
-    with pytest.raises(InputError) as raised:
-        batch(path)
-    assert raised.value.problems == (f"{path}, line 2: its id stands in {path}, line 1 already",)
+    ids = [b"a", b"b", b"c", b"d", b"d", b"c", b"b", b"a"]
+    good = b"".join(GOOD.replace(b'"a"', b'"%s"' % one) for one in ids)
+    again = [
+        f"{path}, line {9 - first}: its id stands in {path}, line {first} already" for first in (4, 3, 2, 1)
+    ]
+    for lines, problems in (
+        (good, again),
+        (
+            good + b"nothing\n",
+            [f"{path}, line 9: no JSON (Expecting value: line 1 column 1 (char 0))", *again],
+        ),
+    ):
+        path.write_bytes(lines)
+        with pytest.raises(InputError) as raised:
+            batch(path)
+        assert list(raised.value.problems) == problems
 
 
 SIZES = {

@@ -119,7 +119,7 @@ def test_each_false_merge_is_named_with_its_line_measures_difference_and_note(fo
         ],
     )
 
-    _, out, _ = tune("pairs.jsonl")
+    _, out, _ = tune("pairs.jsonl", "--json", "scores.json")
 
     sets = ShingleSets(*shingle_hashes([STORY, CLAIMED]))
     jaccard = sets.overlaps(np.array([[0, 1]])).jaccard[0]
@@ -129,7 +129,9 @@ def test_each_false_merge_is_named_with_its_line_measures_difference_and_note(fo
     assert second.split()[:2] == ["2", f"{jaccard:.3f}"]
     assert "apart: claim_changed; nine / ten; another\\x1b[31m hour" in second
     assert "2; the claim diff holds 1 of them apart" in out
-    assert "nothing can be recommended: every threshold that keeps a pair merges a different one too" in out
+    reason = json.loads(Path("scores.json").read_text("utf-8"))["not_recommended"]
+    assert reason == "every threshold that keeps a pair merges a different one too"
+    assert f"nothing can be recommended: {reason}" in out
 
 
 def test_the_advice_names_the_settings_and_what_so_few_pairs_cannot_show(folder):
@@ -153,7 +155,7 @@ def test_the_advice_names_the_settings_and_what_so_few_pairs_cannot_show(folder)
     assert "never merged: 1 with a text of fewer than 3 tokens" in out
     assert "recommended: jaccard >= 0.95 with the claim diff; merges 0 of 1 different pairs" in out
     assert "DEDUP_NEAR_JACCARD = 0.95" in out
-    assert "or more: finds 1 of 1 such pairs of 100 tokens or more, and verifies each" in out
+    assert "or more: finds 1 of 1 such pairs of 100 words or more, and verifies each" in out
     assert "equal but for white space and case: 1, which every threshold merges" in out
     assert "scrapy dedup batch --jaccard 0.95" in out
     assert "of 1 different pairs none was merged; of all there are, up to 100.0% may be" in out
@@ -176,7 +178,9 @@ def test_labels_of_one_kind_allow_no_advice(folder, labels, reason):
     assert code == 0
     assert f"nothing can be recommended: {reason}" in out
     assert "recommended: " not in out.replace("be recommended: ", "")
-    assert json.loads(Path("scores.json").read_text("utf-8"))["recommended"] is None
+    scores = json.loads(Path("scores.json").read_text("utf-8"))
+    assert scores["recommended"] is None
+    assert scores["not_recommended"].startswith(reason)
 
 
 def test_all_faulty_lines_are_named_and_nothing_is_written(folder, monkeypatch):
@@ -282,7 +286,7 @@ def test_without_matplotlib_one_sentence_says_what_to_install(folder, monkeypatc
     code, _, err = tune("pairs.jsonl", "--plot", "plot.svg")
 
     assert code == 1
-    assert "--plot needs matplotlib, which is not installed: pip install 'scrapy-dedup[tune]'" in err
+    assert "--plot needs matplotlib, which is not installed: pip install matplotlib" in err
 
 
 def test_a_plot_is_written_in_both_formats_and_the_same_each_time(folder):
@@ -326,7 +330,7 @@ def test_a_sample_lies_around_the_threshold_and_waits_for_labels(folder, ledger)
 
     assert (code, err) == (0, "")
     drawn = lines(folder / "drawn.jsonl")
-    assert "wrote 10 pairs to drawn.jsonl: 5 with a Jaccard similarity of 0.9 or more, 5 below" in out
+    assert "wrote 10 pairs to drawn.jsonl: 5 with a Jaccard similarity of 0.9 or more, 5 below\nset" in out
     assert [one["same"] for one in drawn] == [None] * 10
     assert sum(one["jaccard"] >= 0.9 for one in drawn) == 5
     with Ledger.open(f"sqlite:///{ledger}") as held:
@@ -370,7 +374,12 @@ def test_a_pair_that_somebody_decided_has_its_label(folder):
         frozenset((STORY, CLAIMED)): False,
         frozenset((EDITED, CLAIMED)): None,
     }
-    assert "1 of them were decided before and have that label" in out
+    assert "1 of them was decided before and labelled so" in out
+    assert "wrote 3 pairs to pairs.jsonl" in out
+    assert (
+        "fewer than the 5 asked for: pairs are drawn from a similarity of 0.6 on, and no text for more than 2"
+        in out
+    )
 
 
 def test_a_ledger_without_similar_texts_gives_no_file(folder):

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_dedup.content.blocks import comparable, size_in_words
+from scrapy_dedup.content.blocks import comparable
 from scrapy_dedup.content.extract import extract
 from scrapy_dedup.content.extraction import ExtractOptions, Payload
 from scrapy_dedup.content.language import MIN_WORDS, language_of
+from scrapy_dedup.near.shingles import size_in_words
 from scrapy_dedup.records import Sourced
 
 CASES = json.loads(Path(__file__).with_name("languages.json").read_text("utf-8"))

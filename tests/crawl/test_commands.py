@@ -88,20 +88,29 @@ def test_every_subcommand_has_help(row, dedup):
         (["forget"], "required: URL|PREFIX*"),
         (["events"], "required: FILE"),
         (["nosuch"], "invalid choice: 'nosuch'"),
-        (["stats", "--nosuch"], "unrecognized arguments: --nosuch"),
+        (["stats", "--nosuch"], "unrecognized arguments: --nosuch\n"),
+        (["stats", "--jsn"], "unrecognized arguments: --jsn; did you mean --json?"),
+        (
+            ["explain", "localhost:8791/pump"],
+            "'localhost:8791/pump' names no scheme; write http://",
+        ),
+        (["forget", "docs.example/*"], "'docs.example/*' names no scheme"),
         (["explain"], "required: URL"),
         (["stats", "-s", "novalue"], "Invalid -s value"),
         (["stats", "--spider", "nosuch"], "there is no spider 'nosuch' here"),
     ],
     ids=[
         "no subcommand",
-        "unknown subcommand",
-        "unknown option",
         "no action",
         "unknown action",
         "nothing to undo",
         "nothing to forget",
         "no file",
+        "unknown subcommand",
+        "unknown option",
+        "misspelt option",
+        "a URL without a scheme",
+        "a prefix without a scheme",
         "no URL",
         "broken setting",
         "unknown spider",
@@ -172,7 +181,8 @@ def test_a_relative_ledger_on_the_command_line_starts_at_the_current_folder(fill
 def test_settings_may_stand_on_both_sides_of_the_subcommand(filled, dedup):
     ledger = f"DEDUP_LEDGER=sqlite:///{filled}"
     assert dedup("-s", ledger, "stats", "-s", "DEDUP_WORKERS=1").code == 0
-    assert dedup("-s", "DEDUP_WORKERS=1", "stats", "-s", ledger).code == 0
+    assert dedup("-s", "DEDUP_WORKERS=1", "--nolog", "stats", "-s", ledger).code == 0
+    assert dedup("-s", ledger, "stats", "--nolog", "-L", "ERROR", "--logfile", "log.txt").code == 0
 
 
 @pytest.mark.slow
@@ -398,9 +408,11 @@ def test_check_names_the_problems_of_settings_rule_file_and_ledger_at_once(dedup
         *["-s", "DEDUP_WORKERS=many"],
         *["-s", "DEDUP_URL_POLICY=rules.toml"],
         *["-s", "DEDUP_LEGDER=x"],
+        *["-s", 'DEDUP_CHUNKS={"sise": 3}'],
     )
     assert done.code == 1
-    for problem in ["DEDUP_WORKERS", "rules.toml", "did you mean DEDUP_LEDGER", "dedup.db"]:
+    chunks = "unknown option 'sise'; did you mean 'size'? known are "
+    for problem in ["5 problem(s)", "DEDUP_WORKERS", "rules.toml", "mean DEDUP_LEDGER", chunks, "dedup.db"]:
         assert problem in done.out
 
 
@@ -565,7 +577,9 @@ def test_export_beside_a_folder_of_the_same_name_replaces_nothing(filled, dedup,
 def test_export_into_a_file_is_one_message(filled, dedup, tmp_path):
     (tmp_path / "out").write_text("mine")
     done = dedup("export", "--ledger", filled, "--out", "out")
-    assert done.code == 1
+    assert (done.code, f"{tmp_path / 'out'} is no folder" in done.err) == (1, True)
+    done = dedup("export", "changes", "--ledger", filled, "--out", "out/deeper")
+    assert (done.code, f"{tmp_path / 'out'} is no folder" in done.err) == (1, True)
     assert (tmp_path / "out").read_text() == "mine"
 
 

@@ -414,7 +414,7 @@ def test_what_is_undone_already_is_told_with_the_command_that_brings_it_back(led
         (["undo", "dec1-{other}"], "holds nothing under dec1-{other}"),
         (["decide", "0123456", "same"], "8 to 32 hexadecimal digits"),
         (["decide", "dec1-{other}", "same"], "it is written rel1-"),
-        (["undo", "https://shop.example/"], "8 to 32 hexadecimal digits"),
+        (["undo", "https://shop.example/"], "it is written rel1- or dec1- and 8 to 32 hexadecimal digits"),
         (["decide", "{merged}", "accept"], "decide 'same' or 'different'"),
         (["decide", "{merged}", "same", "--by", " "], "1 to 200 printable characters"),
         (["decide", "{merged}", "same", "--by", "a\nb"], "1 to 200 printable characters"),

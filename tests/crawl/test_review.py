@@ -386,6 +386,37 @@ def test_pairs_go_out_with_their_texts_and_come_back_as_decisions_once(dedup, tm
     assert "undone: different by human:ann" in undone.out
 
 
+def test_two_texts_that_count_as_two_are_decided_about_and_not_undone(dedup, ledger):
+    with Ledger.open(ledger) as read:
+        identity = next(iter(read.lookup("http://a.example/1").relations)).relation_id
+    nearly = re.compile(r"(?:http://[ab].example/1( is nearly the text of )?){2}")
+    decide = f"scrapy dedup decide {identity[:21]} same --ledger {ledger}"
+
+    explained = dedup("explain", "http://a.example/1", "--ledger", ledger).out
+    assert nearly.search(explained)
+    assert (
+        "refuted: claim_changed, jaccard 0.990 (threshold 0.8), 0.900 of the first in the second" in explained
+    )
+    assert re.search(r", the (first|second) leads\n", explained)
+    assert re.search(r'differs: "(nine" / "ten|ten" / "nine)"\n', explained)
+    assert f"  decide: {decide}\n" in explained
+    assert "undo:" not in explained[explained.index("near rel1-") :]
+    refused = dedup("undo", identity, "--ledger", ledger)
+    assert (refused.code, nearly.search(refused.err) is not None) == (1, True)
+    assert f"nothing to undo; to count them as one: {decide}" in refused.err
+    assert held(ledger) == {}
+
+    first = dedup("decide", identity, "same", "--by", "ann", "--ledger", ledger).out
+    assert nearly.search(first)
+    assert "in place of" not in first
+    again = dedup("decide", identity, "different", "--by", "bob", "--ledger", ledger).out
+    assert "decided: different by human:bob at " in again
+    assert "in place of: same by human:ann at " in again
+    decided = dedup("explain", "http://a.example/1", "--ledger", ledger).out
+    assert "refuted: decided different, claim_changed, jaccard" in decided
+    assert "undo: scrapy dedup undo dec1-" in decided
+
+
 def test_all_faults_of_a_file_are_told_by_line_and_nothing_is_written(dedup, tmp_path, ledger):
     rows = exported(dedup, tmp_path, ledger)
     first, second, third, fourth = rows
@@ -439,7 +470,7 @@ def test_all_faults_of_a_file_are_told_by_line_and_nothing_is_written(dedup, tmp
         9: "the ledger holds no pair rel1-0000",
         10: "are others in the ledger; export the pairs again",
         11: "human:bob decided same meanwhile; undo that first",
-        12: "text A has changed since: no page shows it any more",
+        12: "no page shows text A any more; export the pairs again",
         13: "another verdict on this pair stands in line 2",
         14: "relation_id is not as it was written",
         15: "b is not as it was written",

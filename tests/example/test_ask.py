@@ -29,14 +29,14 @@ def folder(tmp_path_factory):
     site.crawl(
         {"/valve": VALVE, "/copy": VALVE, "/other": "Nothing else is told on this page of the handbook."}
     )
-    (folder / "dedup").mkdir()
-    write_plan(folder, [to_dict(one) for one in site.plan().records])
+    (folder / "dedup-plan").mkdir()
+    write_plan(folder, site.plan())
     return folder
 
 
-def write_plan(folder, records) -> None:
-    lines = (json.dumps(one, ensure_ascii=False) + "\n" for one in records)
-    (folder / "dedup" / "plan.jsonl").write_text("".join(lines), encoding="utf-8")
+def write_plan(folder, plan) -> None:
+    lines = (json.dumps(to_dict(one), ensure_ascii=False) + "\n" for one in plan.records)
+    (folder / "dedup-plan" / "plan.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
 def ask(folder, *questions):
@@ -59,6 +59,7 @@ def test_any_question_gets_an_answer_and_no_page_acts_on_the_terminal(folder):
     assert said.count("before, 3 passages in the index:") == len(questions)
     assert said.count("after, 2 passages in the index:\n    - The safety valve opens at six bar") == 1
     assert said.count("after, 2 passages in the index:\n    nothing (") == len(questions) - 1
+    assert said.count("before, 3 passages in the index:\n    nothing (") == len(questions) - 1
     assert "/copy and 1 more" in said
     assert max(map(len, said.splitlines())) < 400
 
@@ -81,14 +82,38 @@ def test_a_reader_that_has_seen_enough_ends_it_in_silence(folder):
             lambda plan: plan.write_text('{"op": "upsert"}'), "plan.jsonl is no plan", id="no_fields"
         ),
         pytest.param(lambda plan: plan.write_text("[1]"), "plan.jsonl is no plan", id="no_record"),
-        pytest.param(lambda plan: plan.write_text(""), "plan.jsonl writes nothing", id="empty"),
+        pytest.param(lambda plan: plan.write_text(""), "plan.jsonl leaves an index without", id="empty"),
+        pytest.param(
+            lambda plan: plan.with_name("index.json").write_text("[]"), "index.json is no index", id="index"
+        ),
     ],
 )
 def test_what_is_wrong_with_a_plan_is_said(folder, tmp_path, monkeypatch, damage, said):
     shutil.copytree(folder, tmp_path / "copy")
-    damage(tmp_path / "copy" / "dedup" / "plan.jsonl")
+    damage(tmp_path / "copy" / "dedup-plan" / "plan.jsonl")
     monkeypatch.setattr(script, "PROJECT", tmp_path / "copy")
     with pytest.raises(DedupError, match=re.escape(said)):
+        script.main(["valve"])
+
+
+def test_each_plan_is_applied_to_the_index_of_those_before_it(tmp_path, monkeypatch, capsys):
+    (tmp_path / "dedup-plan").mkdir()
+    monkeypatch.setattr(script, "PROJECT", tmp_path)
+    site = Site(tmp_path)
+    site.crawl({"/valve": VALVE, "/other": "Nothing else is told on this page of the handbook."})
+    write_plan(tmp_path, site.plan(apply=True))
+    script.main(["safety valve"])
+    site.crawl({"/valve": VALVE.replace("six", "nine")})
+    write_plan(tmp_path, site.plan())
+    for _ in range(2):
+        capsys.readouterr()
+        script.main(["safety valve", "handbook"])
+        said = capsys.readouterr().out
+        assert said.count("after, 2 passages in the index:") == 2
+        assert "opens at nine bar" in said
+        assert "Nothing else" in said
+    (tmp_path / "dedup-plan" / "index.json").unlink()
+    with pytest.raises(DedupError, match=r"keeps 1 entries that the index lacks; .* --rebuild"):
         script.main(["valve"])
 
 

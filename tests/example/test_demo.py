@@ -220,7 +220,8 @@ def test_make_demo_shows_the_funnel_with_chunks_the_plan_and_the_paths(told, pro
     assert re.search(rf"^upsert +{distinct}$", told, re.MULTILINE)
     for path in (
         "dedup.db",
-        *(f"dedup/{name}.jsonl" for name in ("observations", "bodies", "chunks", "plan")),
+        *(f"dedup/{name}.jsonl" for name in ("observations", "bodies", "chunks")),
+        "dedup-plan/plan.jsonl",
     ):
         assert (project / path).is_file()
         assert str(project / path) in told

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from types import SimpleNamespace
 
 import pytest
 from scrapy.settings import Settings
 
+from scrapy_dedup.batch.record_files import _parquet_fields
 from scrapy_dedup.crawl.cli.context import run_reported
 from scrapy_dedup.crawl.cli.export import run as run_export
 from scrapy_dedup.crawl.cli.plan import run as run_plan
@@ -82,6 +84,7 @@ def test_a_plan_is_written_applied_and_then_empty(site, run, tmp_path):
     again = run("plan", **chosen)
     assert "nothing is to be done" in again.out
     assert [line["op"] for line in lines(path)] == ["keep", "keep"]
+    assert "is confirmed" in run("plan", "--applied", plan_id(again), "--dimensions", "0").out
 
 
 def test_a_plan_that_was_not_applied_can_be_forgotten(site, run):
@@ -111,6 +114,28 @@ def test_a_plan_is_known_to_the_ledger_before_its_file_can_be_applied(site, run,
     assert [one.name for one in path.parent.iterdir()] == ["plan.jsonl"]
 
 
+def test_without_pyarrow_one_sentence_says_what_to_install(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for words in (["plan"], ["export", "chunks"]):
+        done = run(*words, "--format", "parquet")
+        assert (done.code, "--format parquet needs pyarrow, which is not" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["pairs", "groups", "chunks", "plan"])
+def test_parquet_has_the_columns_of_the_schemas(name):
+    pyarrow = pytest.importorskip("pyarrow")
+
+    def compare(fields, schema):
+        assert sorted(name for name, _ in fields) == sorted(schema["properties"])
+        for name, kind in fields:
+            parts, stated = getattr(kind, "value_type", kind), schema["properties"][name]
+            stated = stated.get("items", stated)
+            if "properties" in stated:
+                compare([(part.name, part.type) for part in parts], stated)
+
+    compare(_parquet_fields(pyarrow)[name], validator_of(name.rstrip("s")).schema)
+
+
 @pytest.mark.parametrize("what", ["plan", "export"])
 @pytest.mark.parametrize("place", ["taken", "taken/deeper", "lost"])
 def test_a_place_that_is_no_folder_is_named(site, run, tmp_path, what, place):
@@ -134,6 +159,7 @@ def test_a_mass_delete_is_refused_and_leaves_the_files_as_they_are(site, run, tm
     assert refused.code == 1
     assert "would delete 12 of the 20 entries" in refused.err
     assert "why: 12 gone" in refused.err
+    assert refused.err.endswith("dedup-plan/plan.jsonl is an earlier plan\n")
     assert (tmp_path / "dedup-plan" / "plan.jsonl").read_bytes() == before
     assert run("plan", "--max-delete", "0.6").code == 0
 

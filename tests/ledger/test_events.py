@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scrapy_dedup.errors import LedgerUnavailable
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.events import Claim, claims_in_conflict, plan, record_claims
+from scrapy_dedup.ledger.suppression import mark_looked
 from scrapy_dedup.records import RelationKind
 
 NOW, LATER = "2026-03-01T00:00:00Z", "2026-03-02T00:00:00Z"
@@ -68,12 +69,18 @@ def test_what_the_ledger_cannot_take_is_told_in_one_line_and_is_not_there(sqlite
     with records.crawl(sqlite_url, records.job()) as crawl:
         seen = crawl.see("The bridge is closed.").observation.observation_id
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as file:
-        file.execute(
-            "create trigger full before insert on relation begin select raise(abort, 'disk is full'); end"
-        )
-    with pytest.raises(
-        LedgerUnavailable, match=r"dedup\.db cannot be written \(disk is full\), so nothing was\.$"
+        for change in ("insert on relation", "insert on meta"):
+            file.execute(
+                f"create trigger full_{change[10:]} before {change} begin "
+                "select raise(abort, 'disk is full'); end"
+            )
+    for write in (
+        lambda: record_claims(sqlite_url, [claim(seen)], at=NOW),
+        lambda: mark_looked(sqlite_url, "default"),
     ):
-        record_claims(sqlite_url, [claim(seen)], at=NOW)
+        with pytest.raises(
+            LedgerUnavailable, match=r"dedup\.db cannot be written \(disk is full\), so nothing was\.$"
+        ):
+            write()
     with Ledger.open(sqlite_url) as ledger:
         assert list(ledger.relations(kind=RelationKind.EVENT)) == []

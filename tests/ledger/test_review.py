@@ -18,7 +18,7 @@ from scrapy_dedup.ledger.review_queue import Entry, Weight, impact_of, ordered, 
 from scrapy_dedup.ledger.review_verdicts import ACTIONS, ReviewVerdict, Stated, note_of, stated_in
 from scrapy_dedup.ledger.schema import meta
 from scrapy_dedup.ledger.suppression import looked_name, mark_looked
-from scrapy_dedup.records import DecisionAction, Reason, RelationKind, RelationState
+from scrapy_dedup.records import DecisionAction, Outcome, Reason, RelationKind, RelationState, Validity
 
 SAME, DIFFERENT, UNDO = DecisionAction.SAME, DecisionAction.DIFFERENT, DecisionAction.UNDO
 BY = "human:ann"
@@ -146,6 +146,37 @@ def test_the_queue_leaves_out_what_was_decided_until_a_text_changes(crawl, ledge
     read_again = read()
     assert read_again.are_current(again.relation) == (True, True)
     assert sorted(read_again.are_current(relation)) == [False, True]
+
+
+def test_nobody_is_asked_about_a_text_that_no_page_shows_any_more(crawl, ledger_url, read):
+    pages = {name: f"http://{name}.example/" for name in ("gone", "failed", "walled", "old", "kept", "back")}
+    first = crawl()
+    bodies = {name: first.see(f"The {name} text.", page).body for name, page in pages.items()}
+    kept = bodies.pop("kept")
+    relations.record(ledger_url, [near(kept, body) for body in bodies.values()])
+    assert read().for_review("default").open == 5
+
+    second = crawl("job-2")
+    gone = {"outcome": Outcome.GONE, "validity": Validity.HTTP_ERROR, "http_status": 404}
+    for name, changes in {
+        "gone": gone,
+        "back": gone,
+        "failed": {"outcome": Outcome.ERROR, "validity": None, "http_status": None},
+        "walled": {"validity": Validity.LOGIN},
+    }.items():
+        second.see(None, pages[name], **changes)
+    second.see("The back text.", pages["back"])
+    second.see("Another text.", pages["old"])
+
+    queue = read().for_review("default")
+    asked = {side for entry in queue.entries for side in (entry.relation.a, entry.relation.b)}
+    assert asked == {kept.body_id, *(bodies[name].body_id for name in ("failed", "walled", "back"))}
+    assert queue.open == len(queue.entries) == 3
+    sides = read().sides(near(kept, bodies["gone"]))
+    assert {side.body.body_id: side.is_current for side in sides} == {
+        bodies["gone"].body_id: False,
+        kept.body_id: True,
+    }
 
 
 def test_both_texts_come_with_all_their_pages(crawl, ledger_url, read, monkeypatch):

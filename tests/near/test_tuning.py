@@ -53,11 +53,11 @@ def own_pairs(without: str = "none") -> list[LabelledPair]:
     ]
 
 
-def measured(same, jaccard, bits=0, *, verdict=Verdict.EDITED, tokens=200, line=1):
+def measured(same, jaccard, bits=0, *, verdict=Verdict.EDITED, tokens=200, words=200, line=1):
     """A pair with these measures under every scheme."""
     count = len(SCHEMES)
     return MeasuredPair(
-        line, same, "", tokens, verdict, jaccard, jaccard, (), (bits,) * count, (jaccard,) * count
+        line, same, "", tokens, words, verdict, jaccard, jaccard, (), (bits,) * count, (jaccard,) * count
     )
 
 
@@ -131,6 +131,11 @@ def test_a_pair_is_measured_under_every_scheme():
     sets = [{tuple(run) for run in runs} for runs in words]
     exact = len(sets[0] & sets[1]) / len(sets[0] | sets[1])
     assert pair.value(Scheme("w", 2), Measure.JACCARD) == pytest.approx(exact)
+
+
+def test_a_character_without_spaces_is_half_a_word_as_in_a_crawl():
+    (pair,) = measure_pairs([LabelledPair(1, "渡轮早上九点离开港" * 20, "one two " * 200, False)])
+    assert (pair.tokens, pair.words) == (180, 90)
 
 
 def test_measures_do_not_depend_on_what_else_is_measured():
@@ -241,7 +246,7 @@ def test_one_kind_of_label_is_no_ground_for_advice(labels, reason):
     ],
 )
 def test_the_radius_finds_what_the_threshold_keeps(pairs, radius):
-    found = [measured(True, jaccard, bits, tokens=tokens) for jaccard, bits, tokens in pairs]
+    found = [measured(True, jaccard, bits, words=words) for jaccard, bits, words in pairs]
     found.append(measured(False, 0.7, 1))
     best = best_rule(found, all_scores(found), Measure.JACCARD)
     assert best is not None

@@ -56,9 +56,9 @@ def test_the_langchain_lines_of_the_readme_run(site, embedder, tmp_path, monkeyp
         r"```python\n(from langchain_core.*?)```", README.read_text(encoding="utf-8"), re.DOTALL
     )
     site.crawl({"/a": section("Alpha", "Bread"), "/b": section("Alpha", "Bread")})
-    (tmp_path / "dedup").mkdir()
+    (tmp_path / "dedup-plan").mkdir()
     lines = "".join(json.dumps(to_dict(one)) + "\n" for one in site.plan())
-    (tmp_path / "dedup" / "plan.jsonl").write_text(lines, encoding="utf-8")
+    (tmp_path / "dedup-plan" / "plan.jsonl").write_text(lines, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
     names = {"embeddings": Words()}

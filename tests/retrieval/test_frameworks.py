@@ -286,6 +286,24 @@ def test_what_is_no_plan_is_refused_before_anything_is_written(site, embedder, d
     assert index.held() == {}
 
 
+def test_chunks_are_not_taken_for_a_plan_nor_a_plan_for_chunks(site):
+    plan = plan_lines(site)
+    with pytest.raises(InputError, match=r"record 1 is a chunk record .* documents\(\)") as refused:
+        read_plan(site.chunks())
+    assert refused.value.count == 1
+    with pytest.raises(InputError, match=r"record 1 is a line of a plan .* apply_plan\(\)"):
+        list(read_chunks(plan))
+
+
+def test_a_vector_that_was_not_made_is_not_known(site, embedder):
+    index = Haystack(embedder)
+    plan = plan_lines(site)
+    index.model.run = lambda documents: {"documents": documents}
+    with pytest.raises(ValueError, match="returned no vector"):
+        index.apply(plan)
+    assert (index.vectors, index.store.filter_documents()) == ({}, [])
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scrapy_dedup.near import simhash
 from scrapy_dedup.near.claims import Verdict, compare
-from scrapy_dedup.retrieval import Dropped, DropReason, Hit, Kept, dedupe_hits, repetition
+from scrapy_dedup.retrieval import Dropped, DropReason, Hit, Kept, dedupe_hits
 from scrapy_dedup.retrieval import hits as hits_module
 from scrapy_dedup.retrieval.repetition import Passages, places_between, screened_claims
 
@@ -374,6 +374,8 @@ def test_what_is_out_of_range_is_refused(options, message):
         ({"text": "x", "vector": 3}, "vector of hit 1 has 0 dimensions"),
         ({"text": "x", "vector": [[1, 2]]}, "vector of hit 1 has 2 dimensions"),
         ({"text": "x", "vector": "ab"}, "vector of hit 1 cannot be read"),
+        ({"txt": "x", "url": "https://s.example/"}, "hit 1, of type dict, has none of text, group"),
+        ("text", "hit 1, of type str, has none of text, group"),
     ],
 )
 def test_a_hit_that_cannot_be_read_is_named(wrong, message):
@@ -522,9 +524,7 @@ def test_a_first_look_never_overlooks_a_claim_that_reading_the_whole_text_finds(
         assert verdict is not Verdict.CLAIM_CHANGED
 
 
-@pytest.mark.parametrize("block_bytes", [1, 4_000_000])
-def test_many_hits_are_compared_in_blocks_of_bounded_size(block_bytes, monkeypatch):
-    monkeypatch.setattr(repetition, "_BLOCK_BYTES", block_bytes)
+def test_many_hits_take_memory_by_their_number_and_not_by_their_pairs():
     source = random.Random(1)
     words = [f"word{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(600)]
     texts = [source.choices(words, k=60) for _ in range(150)]
@@ -540,6 +540,20 @@ def test_many_hits_are_compared_in_blocks_of_bounded_size(block_bytes, monkeypat
         (" ".join(copy), " ".join(text)) for copy, text in zip(corrected, texts, strict=True)
     ]
     assert peak < 20_000_000  # all pairs at once take 100 MB
+
+
+def test_many_hits_that_are_all_alike_take_no_more(monkeypatch):
+    """Those of one template with a number of its own each, whose vectors point the same way."""
+    monkeypatch.setattr(hits_module, "MAX_READ", 1)
+    texts = [GATE_AND_MORE.replace("nine", f"{place} minutes") for place in range(600)]
+    hits = [Hit(text, vector=[1.0, place / 1e6]) for place, text in enumerate(texts)]
+    dedupe_hits(hits[:2])
+    tracemalloc.start()
+    kept, _ = dedupe_hits(hits)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(kept) == len(hits)
+    assert peak < 10_000_000  # what all pairs are to each other takes 100 MB
 
 
 @pytest.mark.parametrize(

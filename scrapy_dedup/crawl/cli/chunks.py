@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scrapy_dedup.batch.sources import load_pyarrow
 from scrapy_dedup.chunks import ChunkOptions
 from scrapy_dedup.crawl.addon import read_config
 from scrapy_dedup.crawl.cli.context import Context
@@ -18,9 +19,12 @@ def chunk_options_of(context: Context) -> tuple[str, ChunkOptions]:
 
     Raises:
         ConfigError: the settings or the options are wrong.
+        DedupError: what the format of the file needs is not installed.
     """
     config = read_config(context.settings)
     options = context.options
+    if options.format == "parquet":
+        load_pyarrow("--format parquet")
     stated = {name: getattr(options, name) for name in MODEL_OPTIONS if getattr(options, name) is not None}
     try:
         chosen = ChunkOptions.of({**config.chunks.spec(), **stated})

@@ -1,4 +1,4 @@
-"""``scrapy dedup decide``: what is to hold of a merge, a skip or a refusal, until its content changes."""
+"""``scrapy dedup decide``: what is to hold of a relation until the content of its sides changes."""
 
 from __future__ import annotations
 

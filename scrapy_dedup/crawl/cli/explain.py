@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable, redacted, shown_url
-from scrapy_dedup.crawl.cli.relations import EFFECTS, evidence, short, signed, statement, undo_command
+from scrapy_dedup.crawl.cli.relations import EFFECTS, evidence, offer, short, signed, statement
 from scrapy_dedup.crawl.cli.relations import as_json as relation_json
 from scrapy_dedup.ledger import Ledger, Lookup
 from scrapy_dedup.ledger.decisions import in_force
 from scrapy_dedup.ledger.standing import Revision
+from scrapy_dedup.near.claims import compare
 from scrapy_dedup.records import (
     AliasRecord,
     BodyRecord,
@@ -43,12 +44,13 @@ def run(context: Context) -> int:
     with Ledger.open(context.ledger_url()) as ledger:
         found = ledger.lookup(context.options.url, job_id=context.options.job)
         revisions = ledger.revisions(context.options.url, job_id=context.options.job)
+        differences = {} if context.options.json else first_differences(ledger, found)
     if context.options.json:
         explained = as_json(context, found)
         explained["revisions"] = [redacted(to_dict(row.change)) for row in revisions]
         context.write(json.dumps(explained, indent=2, ensure_ascii=True))
     else:
-        context.write("\n\n".join([*sections(context, found), *history(revisions)]))
+        context.write("\n\n".join([*sections(context, found, differences), *history(revisions)]))
     return 0
 
 
@@ -85,7 +87,23 @@ def _held(found: Lookup) -> Mapping[str, DecisionRecord]:
     return {relation_id: decision for relation_id, decision in held.items() if decision}
 
 
-def sections(context: Context, found: Lookup) -> Iterator[str]:
+def first_differences(ledger: Ledger, found: Lookup) -> dict[str, str]:
+    """Return what differs first in the similar texts that are told, by their relation."""
+    differences = {}
+    for row in _related(found)[:MAX_RELATIONS_TOLD]:
+        sides = ledger.sides(row) if row.kind is RelationKind.NEAR else None
+        spans = compare(*(side.body.text for side in sides), min_jaccard=0.0).spans if sides else ()
+        if spans:
+            more = f", and {len(spans) - 1} more" if len(spans) > 1 else ""
+            differences[row.relation_id] = f"{_quoted(spans[0].a)} / {_quoted(spans[0].b)}{more}"
+    return differences
+
+
+def _related(found: Lookup) -> list[RelationRecord]:
+    return [row for row in found.relations if row.kind not in _OF_ALIASES]
+
+
+def sections(context: Context, found: Lookup, differences: Mapping[str, str]) -> Iterator[str]:
     """Yield the parts of an explanation, each a block of lines."""
     held = _held(found)
     yield columns(_decision_rows(found.decision))
@@ -95,11 +113,11 @@ def sections(context: Context, found: Lookup) -> Iterator[str]:
         f"Known under {_counted(aliases, 'alias', 'aliases')}",
         _first(aliases, MAX_ALIASES_TOLD, _alias_teller(context, found, held)),
     )
-    related = [row for row in found.relations if row.kind not in _OF_ALIASES]
+    related = _related(found)
     if related:
         yield _block(
             _counted(related, "relation").capitalize(),
-            _first(related, MAX_RELATIONS_TOLD, _relation_teller(context, found, held)),
+            _first(related, MAX_RELATIONS_TOLD, _relation_teller(context, found, held, differences)),
         )
     for body in found.bodies:
         sharing = [row for row in found.same_text if row.body_id == body.body_id]
@@ -212,7 +230,7 @@ def _alias_teller(
 
 
 def _relation_teller(
-    context: Context, found: Lookup, held: Mapping[str, DecisionRecord]
+    context: Context, found: Lookup, held: Mapping[str, DecisionRecord], differences: Mapping[str, str]
 ) -> Callable[[RelationRecord], Iterator[str]]:
     places = dict(found.similar_urls) | {
         row.observation_id: f"{row.job_id}#{row.seq} {row.url}"
@@ -222,17 +240,19 @@ def _relation_teller(
     def tell(row: RelationRecord) -> Iterator[str]:
         yield f"{row.kind.value} {short(row.relation_id)}: {statement(row, places)}"
         yield f"  {evidence(row)}"
+        if row.relation_id in differences:
+            yield f"  differs: {differences[row.relation_id]}"
         yield from _ruling(context, row, held.get(row.relation_id))
 
     return tell
 
 
 def _ruling(context: Context, relation: RelationRecord, decision: DecisionRecord | None) -> Iterator[str]:
-    """Yield the decision in force, and the command that undoes it or what the suite did by itself."""
+    """Yield the decision in force, and the command that changes what holds."""
     if decision is not None:
         yield f"  decided: {signed(decision)}"
     if relation.kind in EFFECTS:
-        yield f"  undo: {undo_command(context, relation, decision)}"
+        yield "  {}: {}".format(*offer(context, relation, decision))
 
 
 def _over_jobs(found: Lookup) -> list[AliasRecord]:

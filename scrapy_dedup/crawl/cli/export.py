@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from scrapy_dedup.batch.record_files import drafts_of, sync, write_files
+from scrapy_dedup.batch.record_files import drafts_of, make_folder, sync, write_files
 from scrapy_dedup.crawl.cli.chunks import MODEL_OPTIONS, chunk_options_of, open_ledger, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
@@ -130,7 +130,7 @@ def export_changes(
         How many changes there are of each kind.
 
     Raises:
-        DedupError: when the ledger holds no such job, or the file's name is that of a folder.
+        DedupError: when the ledger holds no such job, or the folder or the file is something else.
         OSError: when the file cannot be written.
     """
     counts: Counter[ChangeKind] = Counter()
@@ -154,7 +154,7 @@ def export(ledger: Ledger, folder: Path, *, job_id: str | None = None) -> list[t
         Path and number of lines of each file.
 
     Raises:
-        DedupError: when the ledger holds no such job, or a folder has the name of a file.
+        DedupError: when the ledger holds no such job, or the folder or a file is something else.
         OSError: when a file cannot be written.
     """
     if job_id is not None and all(row.job_id != job_id for row in ledger.jobs()):
@@ -165,7 +165,7 @@ def export(ledger: Ledger, folder: Path, *, job_id: str | None = None) -> list[t
 
 def _write_all(folder: Path, files: Mapping[str, Iterable[object]]) -> dict[str, int]:
     """Write files of records, all or none of them; return the number of lines of each."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for name in files:
         if (folder / name).is_dir() and not (folder / name).is_symlink():
             raise DedupError(f"{folder / name} is a folder; name another place for the export")

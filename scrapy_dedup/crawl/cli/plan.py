@@ -9,7 +9,7 @@ from scrapy_dedup.batch.record_files import write_files
 from scrapy_dedup.crawl.cli.chunks import chunk_options_of, open_ledger, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
-from scrapy_dedup.errors import ConfigError
+from scrapy_dedup.errors import ConfigError, DedupError
 from scrapy_dedup.jobs.plan import DEFAULT_TARGET, PlanCounts, plan_index
 from scrapy_dedup.ledger.plans import confirm_plan, discard_plan, migrate, save_plan
 
@@ -27,6 +27,17 @@ def run(context: Context) -> int:
         return _confirm(context)
     if context.options.discard is not None:
         return _discard(context)
+    options = context.options
+    path = Path(options.out).absolute() / f"{PLAN_FILE}.{options.format}"
+    try:
+        return _make(context, max_delete)
+    except DedupError as error:
+        if path.is_file():
+            raise DedupError(f"{error}\n  {path} is an earlier plan") from error
+        raise
+
+
+def _make(context: Context, max_delete: float) -> int:
     options = context.options
     corpus, chunk_options = chunk_options_of(context)
     url = context.ledger_url()
@@ -75,8 +86,7 @@ def run(context: Context) -> int:
 
 def _confirm(context: Context) -> int:
     options = context.options
-    corpus, _ = chunk_options_of(context)
-    is_news = confirm_plan(context.ledger_url(), corpus, options.target, options.applied)
+    is_news = confirm_plan(context.ledger_url(), context.corpus(), options.target, options.applied)
     said = "is confirmed: the index holds what it says" if is_news else "was confirmed before"
     context.write(f"{options.applied} {said}")
     return 0
@@ -84,8 +94,7 @@ def _confirm(context: Context) -> int:
 
 def _discard(context: Context) -> int:
     options = context.options
-    corpus, _ = chunk_options_of(context)
-    discard_plan(context.ledger_url(), corpus, options.target, options.discard)
+    discard_plan(context.ledger_url(), context.corpus(), options.target, options.discard)
     context.write(f"{options.discard} is forgotten: the index holds what was confirmed before it")
     return 0
 

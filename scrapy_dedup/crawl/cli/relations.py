@@ -1,4 +1,4 @@
-"""Relations and decisions in words: what they say, what follows, and the command that undoes them."""
+"""Relations and decisions in words: what they say, what follows, and the command that changes that."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import printable, redacted, shown_url
 from scrapy_dedup.errors import DedupError
 from scrapy_dedup.ledger import Ledger
+from scrapy_dedup.ledger.decisions import opposite
+from scrapy_dedup.ledger.derived import DECIDED
 from scrapy_dedup.ledger.events import claims_in_conflict
-from scrapy_dedup.records import DecisionAction, DecisionRecord, RelationKind, RelationRecord, to_dict
+from scrapy_dedup.ledger.review_queue import threshold_of
+from scrapy_dedup.records import (
+    DecisionAction,
+    DecisionRecord,
+    Reason,
+    RelationKind,
+    RelationRecord,
+    to_dict,
+)
 
 MIN_DIGITS = 8
 SHOWN_DIGITS = 16  # no two relations of a ledger begin alike for so long
@@ -98,17 +108,43 @@ def statement(relation: RelationRecord, places: Mapping[str, str] = MappingProxy
 
 def evidence(relation: RelationRecord) -> str:
     """Return the state of a relation, its reasons and its measures in one line."""
-    reasons = [
-        " ".join(
-            [reason.code]
-            + ([] if reason.value is None else [f"{reason.value}"])
-            + ([] if reason.threshold is None else [f"(of {reason.threshold})"])
-        )
-        for reason in relation.reasons
-    ]
-    measures = [f"{name} {value}" for name, value in relation.measures.items()]
-    because = ", ".join([*reasons, *measures])
+    if relation.kind is RelationKind.NEAR:
+        return printable(similarity(relation, "the first", "the second"))
+    stated = {reason.code: reason.value for reason in relation.reasons}
+    measures = [f"{name} {value}" for name, value in relation.measures.items() if stated.get(name) != value]
+    because = ", ".join([*map(_reason, relation.reasons), *measures])
     return printable(f"{relation.state.value} because of {because}" if because else relation.state.value)
+
+
+def similarity(relation: RelationRecord, a: str, b: str) -> str:
+    """Return what is known of two similar texts and why: the verdict first, from which the state follows.
+
+    Args:
+        relation: of the two.
+        a: what to call its side ``a``.
+        b: what to call its side ``b``.
+    """
+    measures = relation.measures
+    jaccard, in_b, in_a, own = (
+        f"{value:.3f}" if isinstance(value := measures.get(name), (int, float)) else "unknown"
+        for name in ("jaccard", "containment_a", "containment_b", "own_jaccard")
+    )
+    decided = [reason for reason in relation.reasons if reason.code == DECIDED]
+    others = [reason for reason in relation.reasons if reason.code not in (DECIDED, "jaccard", "verdict")]
+    facts = [*map(_reason, decided), str(measures.get("verdict") or "similar")]
+    facts += [f"jaccard {jaccard} (threshold {threshold_of(relation):g})"]
+    facts += [f"{own} without what their hosts share"] if "own_jaccard" in measures else []
+    facts += [f"{in_b} of {a} in {b}, {in_a} of {b} in {a}"]
+    facts += [f"{name} leads" for side, name in (("a", a), ("b", b)) if measures.get("leader") == side]
+    facts += ["one page at two times"] if measures.get("same_page") else []
+    return f"{relation.state.value}: {', '.join([*facts, *map(_reason, others)])}"
+
+
+def _reason(reason: Reason) -> str:
+    parts = [reason.code]
+    parts += [] if reason.value is None else [f"{reason.value}"]
+    parts += [] if reason.threshold is None else [f"(of {reason.threshold})"]
+    return " ".join(parts)
 
 
 def signed(decision: DecisionRecord) -> str:
@@ -123,20 +159,42 @@ def short(identity: str) -> str:
     return f"{prefix}-{digits[:SHOWN_DIGITS]}"
 
 
-def undo_command(
+def offer(
     context: Context, relation: RelationRecord, decision: DecisionRecord | None = None, *, whole: bool = False
-) -> str:
-    """Return the command that undoes a decision or, without one, what the suite did by itself."""
+) -> tuple[str, str]:
+    """Return the subcommand that changes what holds of a relation, and the command to type.
+
+    That is ``undo`` of the decision or, without one, of what the suite did by itself. Where it only left two
+    things apart nothing can be taken back, and ``decide`` makes them one.
+    """
     identity = decision.decision_id if decision else relation.relation_id
-    return context.command("undo", identity if whole else short(identity))
+    name = "decide" if decision is None and is_left_apart(relation) else "undo"
+    more = [DecisionAction.SAME.value] if name == "decide" else []
+    return name, context.command(name, identity if whole else short(identity), *more)
+
+
+def is_left_apart(relation: RelationRecord) -> bool:
+    """Tell whether the suite, by itself, has made nothing of a relation but to count its sides as two."""
+    return opposite(relation) is DecisionAction.SAME
+
+
+def seen_at(ledger: Ledger, relation: RelationRecord) -> Mapping[str, str]:
+    """Return where each of two similar texts was first seen, by its body."""
+    sides = ledger.sides(relation) if relation.kind is RelationKind.NEAR else None
+    return {side.body.body_id: side.pages[0].url for side in sides or () if side.pages}
 
 
 def as_json(context: Context, relation: RelationRecord, decision: DecisionRecord | None) -> dict[str, Any]:
-    """Return a relation with the decision in force and the command that undoes the one or the other."""
+    """Return a relation with the decision in force and the command that changes what holds of it.
+
+    That stands under ``undo`` or, where nothing can be taken back, under ``decide``.
+    """
+    name, command = offer(context, relation, decision, whole=True)
     return {
         **redacted(to_dict(relation)),
         "decision": to_dict(decision) if decision else None,
-        "undo": undo_command(context, relation, decision, whole=True),
+        "undo": None,
+        name: command,
     }
 
 
@@ -151,7 +209,7 @@ def find_relation(ledger: Ledger, identity: str, url: str | None = None) -> Rela
     Raises:
         DedupError: there is none, or more than one.
     """
-    begins = _beginning(identity, "rel1-")
+    begins = beginning(identity, "rel1-")
     if len(begins) == WHOLE and url is None and (relation := ledger.relation(begins)):
         return relation
     rows = ledger.relations() if url is None else ledger.lookup(url).relations
@@ -181,7 +239,7 @@ def find_decision(ledger: Ledger, identity: str) -> DecisionRecord:
     Raises:
         DedupError: there is none, or more than one.
     """
-    begins = _beginning(identity, "dec1-")
+    begins = beginning(identity, "dec1-")
     found = {row.decision_id: row for row in ledger.decisions() if row.decision_id.startswith(begins)}
     return found[only(identity, found)]
 
@@ -203,11 +261,16 @@ def only(identity: str, found: Iterable[str]) -> str:
     return first[0]
 
 
-def _beginning(identity: str, prefix: str) -> str:
+def beginning(identity: str, *prefixes: str) -> str:
+    """Return the beginning of an identity with its prefix, the first of those that it may have by default.
+
+    Raises:
+        DedupError: it is none.
+    """
     found = _IDENTITY.fullmatch(identity)
-    if found is None or found[1] not in (prefix, None):
+    if found is None or found[1] not in (*prefixes, None):
         raise DedupError(
-            f"{identity!r:.100} is no identity: it is written {prefix} "
+            f"{identity!r:.100} is no identity: it is written {' or '.join(prefixes)} "
             f"and {MIN_DIGITS} to 32 hexadecimal digits"
         )
-    return prefix + found[2]
+    return (found[1] or prefixes[0]) + found[2]

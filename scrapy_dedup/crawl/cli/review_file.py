@@ -154,14 +154,12 @@ class Answer:
         number: the line, from 1.
         relation_id: the pair.
         digests: those of the two texts that were shown.
-        were_current: whether some page showed the two when they were written.
         stated: the verdict.
     """
 
     number: int
     relation_id: str
     digests: tuple[str | None, str | None]
-    were_current: tuple[bool, bool]
     stated: Stated
 
 
@@ -263,8 +261,8 @@ def _outcome(
         return None
     if held is not None and held.by != by:
         return f"{held.by} decided {held.action.value} meanwhile; undo that first to decide otherwise"
-    changed = _changed(answer, ledger.are_current(relation))
-    return changed or NewDecision(relation, action, note, expects=held.decision_id if held else None)
+    gone = _no_longer_shown(*ledger.are_current(relation))
+    return gone or NewDecision(relation, action, note, expects=held.decision_id if held else None)
 
 
 def _stale(answer: Answer, relation: RelationRecord | None) -> str | None:
@@ -278,12 +276,10 @@ def _stale(answer: Answer, relation: RelationRecord | None) -> str | None:
     return None
 
 
-def _changed(answer: Answer, current: tuple[bool, bool]) -> str | None:
-    """Return which text has changed since somebody saw it, None where neither has."""
-    for name, was, still in zip("AB", answer.were_current, current, strict=True):
-        if was and not still:
-            return f"text {name} has changed since: no page shows it any more; export the pairs again"
-    return None
+def _no_longer_shown(a: bool, b: bool) -> str | None:
+    """Return which text is no longer shown, given whether the two are, None where both are."""
+    gone = [name for name, is_shown in (("A", a), ("B", b)) if not is_shown]
+    return f"no page shows text {gone[0]} any more; export the pairs again" if gone else None
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, bytes | None]]:
@@ -357,7 +353,6 @@ def _answer(number: int, row: Mapping[str, Any]) -> Answer:
         number=number,
         relation_id=str(row["relation_id"]),
         digests=(a.get("digest"), b.get("digest")),
-        were_current=(a.get("is_current") is True, b.get("is_current") is True),
         stated=Stated(
             _VERDICTS[_verdict_of(row)], _prefer_of(row) or None, (row.get("note") or "").strip() or None
         ),

@@ -23,8 +23,8 @@ from rich.text import Text
 
 from scrapy_dedup.content.passages import Mark, Passage, Piece, SideBySide, side_by_side
 from scrapy_dedup.crawl.cli.output import printable, shown_url
-from scrapy_dedup.crawl.cli.relations import evidence
-from scrapy_dedup.ledger.review_queue import Entry, threshold_of
+from scrapy_dedup.crawl.cli.relations import evidence, similarity
+from scrapy_dedup.ledger.review_queue import Entry
 from scrapy_dedup.ledger.review_sides import Page, Side
 from scrapy_dedup.ledger.review_verdicts import SIDES, ReviewVerdict
 from scrapy_dedup.records import RelationKind, RelationRecord
@@ -225,21 +225,7 @@ def _measures(relation: RelationRecord) -> str:
     """Return what is known of a pair and why, in one or two lines."""
     if relation.kind is not RelationKind.NEAR:
         return f"{_KINDS[relation.kind]}: {evidence(relation)}"
-    measures = relation.measures
-    jaccard, a, b = (
-        f"{value:.3f}" if isinstance(value := measures.get(name), (int, float)) else "unknown"
-        for name in ("jaccard", "containment_a", "containment_b")
-    )
-    facts = [f"{relation.state.value}: {measures.get('verdict') or 'similar'}"]
-    facts += [f"jaccard {jaccard} (threshold {threshold_of(relation):g})", f"{a} of A in B, {b} of B in A"]
-    facts += [f"{str(leader).upper()} leads" for leader in [measures.get("leader")] if leader in SIDES]
-    facts += ["one page at two times"] if measures.get("same_page") else []
-    facts += [
-        reason.code if reason.value is None else f"{reason.code} {reason.value}"
-        for reason in relation.reasons
-        if reason.code not in ("jaccard", "verdict")
-    ]
-    return ", ".join(facts)
+    return similarity(relation, "A", "B")
 
 
 def _table(rows: Iterable[Sequence[RenderableType]]) -> Table:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import redacted
-from scrapy_dedup.crawl.cli.relations import EFFECTS, check_decidable, evidence, short, signed, statement
+from scrapy_dedup.crawl.cli.relations import (
+    EFFECTS,
+    check_decidable,
+    evidence,
+    seen_at,
+    short,
+    signed,
+    statement,
+)
 from scrapy_dedup.ledger import Ledger
 from scrapy_dedup.ledger.decisions import in_force, record_decision
 from scrapy_dedup.records import DecisionAction, DecisionRecord, RelationRecord, to_dict
@@ -24,12 +32,16 @@ class Ruling:
         action: what is decided.
         undone: the decision that UNDO takes back.
         covers: what else is to be told about it.
+        replaced: the decision in force before, which this one takes the place of.
+        places: where similar texts were first seen, by their bodies.
     """
 
     relation: RelationRecord
     action: DecisionAction
     undone: DecisionRecord | None = None
     covers: str | None = None
+    replaced: DecisionRecord | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def rule(context: Context, url: str, rulings: Sequence[Ruling], *, by: str) -> None:
@@ -51,9 +63,13 @@ def rule(context: Context, url: str, rulings: Sequence[Ruling], *, by: str) -> N
             supersedes=ruling.undone.decision_id if ruling.undone else None,
         )
         with Ledger.open(url) as ledger:
-            held = in_force(ledger.history(decision.relation_id))
+            history = ledger.history(decision.relation_id)
             relation = ledger.relation(decision.relation_id) or ruling.relation
-        told.append((replace(ruling, relation=relation), decision, held))
+            places = seen_at(ledger, relation)
+        earlier = (one for one in history if one.decision_id == decision.supersedes)
+        replaced = None if ruling.action is DecisionAction.UNDO else next(earlier, None)
+        written = replace(ruling, relation=relation, replaced=replaced, places=places)
+        told.append((written, decision, in_force(history)))
     if context.options.json:
         decisions = [_as_json(context, *one) for one in told]
         context.write(json.dumps({"decisions": decisions}, indent=2, ensure_ascii=True))
@@ -72,13 +88,15 @@ def effect(relation: RelationRecord, held: DecisionRecord | None) -> str:
 def _told(
     context: Context, ruling: Ruling, decision: DecisionRecord, held: DecisionRecord | None
 ) -> Iterator[str]:
-    yield f"{short(decision.relation_id)}: {statement(ruling.relation)}"
+    yield f"{short(decision.relation_id)}: {statement(ruling.relation, ruling.places)}"
     if ruling.covers:
         yield f"  covers: {ruling.covers}"
     if ruling.undone:
         yield f"  undone: {signed(ruling.undone)}"
     else:
         yield f"  decided: {signed(decision)}"
+    if ruling.replaced:
+        yield f"  in place of: {signed(ruling.replaced)}"
     yield f"  so: {effect(ruling.relation, held)}"
     yield f"  undo: {context.command('undo', short(decision.decision_id))}"
 
@@ -90,6 +108,7 @@ def _as_json(
         "relation": redacted(to_dict(ruling.relation)),
         "covers": ruling.covers,
         "decision": to_dict(decision),
+        "in_place_of": to_dict(ruling.replaced) if ruling.replaced else None,
         "in_force": to_dict(held) if held else None,
         "effect": effect(ruling.relation, held),
         "undo": context.command("undo", decision.decision_id),

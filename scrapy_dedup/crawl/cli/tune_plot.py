@@ -32,9 +32,7 @@ def load_matplotlib() -> Any:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra that most users never need
     except ImportError as error:
-        raise DedupError(
-            "--plot needs matplotlib, which is not installed: pip install 'scrapy-dedup[tune]'"
-        ) from error
+        raise DedupError("--plot needs matplotlib, which is not installed: pip install matplotlib") from error
     return Figure
 
 

@@ -14,7 +14,7 @@ from scrapy_dedup.batch.corpus import from_ledger
 from scrapy_dedup.batch.plan import DEFAULT_MEMORY_BYTES
 from scrapy_dedup.batch.record_files import drafts_of
 from scrapy_dedup.batch.related import decided_pairs
-from scrapy_dedup.batch.sampling import SampledPair, sample_pairs
+from scrapy_dedup.batch.sampling import MAX_OF_A_TEXT, SampledPair, sample_pairs
 from scrapy_dedup.batch.work import WorkFolder
 from scrapy_dedup.crawl.addon import read_config
 from scrapy_dedup.crawl.cli.batch import bars, chosen_space, cores
@@ -48,12 +48,17 @@ def sampling_problems(options: argparse.Namespace) -> Iterator[str]:
         yield f"--out {out}: there is no such folder"
 
 
+def lowest_for(threshold: float) -> float:
+    """Return the similarity from which pairs are drawn for a threshold."""
+    return max(threshold - SAMPLED_BELOW, threshold / 2)
+
+
 def sample(context: Context) -> int:
     """Draw the pairs, write them, and say where they lie."""
     options = context.options
     stated = options.jaccard
     threshold = read_config(context.settings).near_jaccard if stated is None else stated
-    lowest = max(threshold - SAMPLED_BELOW, threshold / 2)
+    lowest = lowest_for(threshold)
     out = Path(options.out or DEFAULT_OUT)
     with Ledger.open(context.ledger_url()) as ledger:
         space = chosen_space(context, ledger)
@@ -89,21 +94,31 @@ def sample(context: Context) -> int:
             for pair in drawn_pairs:
                 file.write(json.dumps(_to_label(pair, decided), ensure_ascii=False) + "\n")
         drafts[out].replace(out)
-    context.write(_told_sample(out, drawn_pairs, threshold, decided))
+    context.write("\n".join(_told_sample(out, drawn_pairs, threshold, decided, wanted=options.sample)))
     return 0
 
 
 def _told_sample(
-    out: Path, pairs: Sequence[SampledPair], threshold: float, decided: Mapping[tuple[str, str], bool]
-) -> str:
+    out: Path,
+    pairs: Sequence[SampledPair],
+    threshold: float,
+    decided: Mapping[tuple[str, str], bool],
+    *,
+    wanted: int,
+) -> Iterator[str]:
     below = sum(pair.jaccard < threshold for pair in pairs)
     shares = f"{len(pairs) - below:,} with a Jaccard similarity of {threshold:g} or more, {below:,} below"
-    lines = [f"wrote {len(pairs):,} pairs to {printable(str(out))}: {shares}"]
+    pairs_written = "1 pair" if len(pairs) == 1 else f"{len(pairs):,} pairs"
+    yield f"wrote {pairs_written} to {printable(str(out))}: {shares}"
+    if len(pairs) < wanted:
+        yield (
+            f"fewer than the {wanted:,} asked for: pairs are drawn from a similarity of "
+            f"{lowest_for(threshold):g} on, and no text for more than {MAX_OF_A_TEXT} of them"
+        )
     known = sum(_sides(pair) in decided for pair in pairs)
     if known:
-        lines.append(f"{known:,} of them were decided before and have that label")
-    lines.append("set 'same' of each to true or false, then: scrapy dedup tune " + printable(str(out)))
-    return "\n".join(lines)
+        yield f"{known:,} of them {'was' if known == 1 else 'were'} decided before and labelled so"
+    yield "set 'same' of each to true or false, then: scrapy dedup tune " + printable(str(out))
 
 
 def _to_label(pair: SampledPair, decided: Mapping[tuple[str, str], bool]) -> Mapping[str, Any]:

@@ -158,13 +158,13 @@ def _bound(score: Score) -> str:
 
 def _advice(pairs: Sequence[MeasuredPair], found: Sequence[Score]) -> Iterator[str]:
     """Yield what is recommended, and where to put it."""
-    if (reason := unfit_for_advice(pairs)) is not None:
+    best = best_rule(pairs, found, Measure.JACCARD)
+    if (reason := _reason_against(pairs, best)) is not None:
         yield f"nothing can be recommended: {reason}"
+    if unfit_for_advice(pairs):
         return
     different = sum(not pair.same for pair in pairs)
-    best = best_rule(pairs, found, Measure.JACCARD)
     if best is None:
-        yield "nothing can be recommended: every threshold that keeps a pair merges a different one too"
         strictest = scores_of(found, PRODUCT, Measure.JACCARD, claims=True)[-1]
         if strictest.false_merges:
             named = ", ".join(f"{line:,}" for line in strictest.false_merges[:SHOWN_LINES])
@@ -185,6 +185,13 @@ def _advice(pairs: Sequence[MeasuredPair], found: Sequence[Score]) -> Iterator[s
         rule = best_rule(pairs, found, measure, claims=claims)
         yield f"{name}: {f'{_rule(rule)} (recall {_share(rule.recall)})' if rule else 'no threshold is safe'}"
     yield from _other_schemes(pairs, found)
+
+
+def _reason_against(pairs: Sequence[MeasuredPair], best: Score | None) -> str | None:
+    """Return why nothing is recommended, None where something is."""
+    if best is not None:
+        return None
+    return unfit_for_advice(pairs) or "every threshold that keeps a pair merges a different one too"
 
 
 def _other_schemes(pairs: Sequence[MeasuredPair], found: Sequence[Score]) -> Iterator[str]:
@@ -212,12 +219,12 @@ def _radius_advice(pairs: Sequence[MeasuredPair], best: Score) -> str:
     radius = radius_for(pairs, best)
     if radius is None:
         return (
-            f"DEDUP_SIMHASH_DISTANCE stays: no such pair has {MIN_WORDS} tokens, shorter texts are "
+            f"DEDUP_SIMHASH_DISTANCE stays: no such pair has {MIN_WORDS} words, shorter texts are "
             "found without it"
         )
     return (
         f"DEDUP_SIMHASH_DISTANCE = {radius.bits} or more: finds {radius.found:,} of {radius.wanted:,} such "
-        f"pairs of {MIN_WORDS} tokens or more, and verifies each"
+        f"pairs of {MIN_WORDS} words or more, and verifies each"
     )
 
 
@@ -241,7 +248,7 @@ def as_json(file: PairFile, pairs: Sequence[MeasuredPair], found: Sequence[Score
             "DEDUP_SIMHASH_DISTANCE": radius.bits if radius else None,
             "batch": f"--jaccard {best.threshold:g}",
         },
-        "not_recommended": unfit_for_advice(pairs),
+        "not_recommended": _reason_against(pairs, best),
         "better_schemes": [
             _score_object(score)
             for measure in Measure
@@ -273,6 +280,7 @@ def _pair_object(pair: MeasuredPair) -> Mapping[str, Any]:
         "same": pair.same,
         "note": pair.note,
         "tokens": pair.tokens,
+        "words": pair.words,
         "verdict": pair.verdict.value,
         "containment_a": round(pair.containment_a, 6),
         "containment_b": round(pair.containment_b, 6),

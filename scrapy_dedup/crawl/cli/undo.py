@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from scrapy_dedup.crawl.cli.context import Context
-from scrapy_dedup.crawl.cli.relations import find_decision, find_relation
+from scrapy_dedup.crawl.cli.relations import (
+    beginning,
+    find_decision,
+    find_relation,
+    is_left_apart,
+    offer,
+    seen_at,
+    statement,
+)
 from scrapy_dedup.crawl.cli.ruling import Ruling, rule
 from scrapy_dedup.crawl.cli.signature import signature
 from scrapy_dedup.errors import DedupError
@@ -18,20 +26,25 @@ def run(context: Context) -> int:
     place: str | None = context.options.url
     url, by = context.ledger_url(), signature(context.options.by)
     with Ledger.open(url) as ledger:
-        is_decision = identity.startswith("dec1-")
-        ruling = (
-            _of_decision(context, ledger, identity) if is_decision else _of_relation(ledger, identity, place)
-        )
+        if beginning(identity, "rel1-", "dec1-").startswith("dec1-"):
+            ruling = _of_decision(context, ledger, identity)
+        else:
+            ruling = _of_relation(context, ledger, identity, place)
     rule(context, url, [ruling], by=by)
     return 0
 
 
-def _of_relation(ledger: Ledger, identity: str, place: str | None) -> Ruling:
+def _of_relation(context: Context, ledger: Ledger, identity: str, place: str | None) -> Ruling:
     relation = find_relation(ledger, identity, place)
     held = in_force(ledger.history(relation.relation_id))
-    if held is None:
-        return Ruling(relation, opposite(relation))
-    return Ruling(relation, DecisionAction.UNDO, held)
+    if held is not None:
+        return Ruling(relation, DecisionAction.UNDO, held)
+    if is_left_apart(relation):
+        raise DedupError(
+            f"{statement(relation, seen_at(ledger, relation))}: both count, so there is nothing to undo; "
+            f"to count them as one: {offer(context, relation)[1]}"
+        )
+    return Ruling(relation, opposite(relation))
 
 
 def _of_decision(context: Context, ledger: Ledger, identity: str) -> Ruling:
