@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from scrapy_dedup.batch.results import write_files
+from scrapy_dedup.batch.results import make_folder, told_as, write_files
 from scrapy_dedup.crawl.cli.chunks import MODEL_OPTIONS, chunk_options_of, open_ledger, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
@@ -167,12 +167,15 @@ def export(ledger: Ledger, folder: Path, *, job_id: str | None = None) -> list[t
 
 def _write_all(folder: Path, files: Mapping[str, Iterable[object]]) -> dict[str, int]:
     """Write files of records, all or none of them; return the number of lines of each."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for name in files:
         if (folder / name).is_dir() and not (folder / name).is_symlink():
             raise DedupError(f"{folder / name} is a folder; name another place for the export")
     with _temporary_files(folder, files) as temporary:
-        counts = {name: _write(temporary[name], records) for name, records in files.items()}
+        counts: dict[str, int] = {}
+        for name, records in files.items():
+            with told_as(folder / name):
+                counts[name] = _write(temporary[name], records)
         for name, path in temporary.items():
             path.replace(folder / name)
     _sync_folder(folder)
