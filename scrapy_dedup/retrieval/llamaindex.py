@@ -176,8 +176,8 @@ def _delete(store: BasePydanticVectorStore | VectorStoreIndex, identities: Seque
         for identity in identities:
             vectors.delete(identity)
     if isinstance(store, VectorStoreIndex):
-        # Of a store that keeps no text the index has the nodes, in two places; an earlier attempt may have come
-        # to one of them.
+        # Of a store that keeps no text the index has the nodes, in two places; an earlier attempt may have
+        # come to one of them.
         for identity in identities:
             store.docstore.delete_document(identity, raise_error=False)
             store.index_struct.nodes_dict.pop(identity, None)
