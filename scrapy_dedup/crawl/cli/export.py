@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from scrapy_dedup.batch.record_files import drafts_of, make_folder, sync, write_files
+from scrapy_dedup.batch.record_files import drafts_of, make_folder, sync, told_as, write_files
 from scrapy_dedup.crawl.cli.chunks import MODEL_OPTIONS, chunk_options_of, open_ledger, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
@@ -170,7 +170,10 @@ def _write_all(folder: Path, files: Mapping[str, Iterable[object]]) -> dict[str,
         if (folder / name).is_dir() and not (folder / name).is_symlink():
             raise DedupError(f"{folder / name} is a folder; name another place for the export")
     with drafts_of([folder / name for name in files]) as drafts:
-        counts = {name: _write(drafts[folder / name], records) for name, records in files.items()}
+        counts: dict[str, int] = {}
+        for name, records in files.items():
+            with told_as(folder / name):
+                counts[name] = _write(drafts[folder / name], records)
         for path, draft in drafts.items():
             draft.replace(path)
     sync(folder)
