@@ -39,8 +39,8 @@ def write_files(
         before_naming: is called when all files are on the disk, but have not got their names.
 
     Raises:
-        DedupError: the folder, or a file in it, cannot be made, or pyarrow is missing.
-        OSError: a file cannot be written.
+        DedupError: the folder cannot be made, a file cannot be written, or pyarrow is missing; then all is
+            as it was.
     """
     make_folder(folder)
     targets = {name: folder / f"{name}.{file_format}" for name in files}
@@ -50,7 +50,8 @@ def write_files(
     write = _write_parquet if file_format == "parquet" else _write_lines
     with drafts_of(targets.values()) as drafts:
         for name, path in targets.items():
-            write(drafts[path], name, files[name])
+            with told_as(path):
+                write(drafts[path], name, files[name])
         if before_naming is not None:
             before_naming()
         for path, draft in drafts.items():
@@ -72,6 +73,22 @@ def make_folder(folder: Path) -> None:
         taken = next((one for one in (folder, *folder.parents) if os.path.lexists(one)), folder)
         raise DedupError(
             f"{taken} is no folder, so nothing can be written there; name another --out"
+        ) from error
+
+
+@contextmanager
+def told_as(path: Path) -> Iterator[None]:
+    """Say of an error of the system which file cannot be written, and not which draft of it or none at all.
+
+    Raises:
+        DedupError: in the place of such an error.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DedupError(
+            f"{path} cannot be written ({error.strerror or error}), and what stood there is as it was; make "
+            "room or name another --out"
         ) from error
 
 

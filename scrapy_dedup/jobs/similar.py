@@ -11,6 +11,7 @@ from scrapy_dedup.batch.local import stated_by
 from scrapy_dedup.batch.results import Results
 from scrapy_dedup.batch.sources import JsonLines, write_lines
 from scrapy_dedup.batch.work import WorkFolder
+from scrapy_dedup.errors import DedupError
 from scrapy_dedup.jobs.live import LiveChunks
 from scrapy_dedup.near.bands import Banding
 
@@ -23,7 +24,21 @@ def relate_similar(live: LiveChunks, *, workers: int = 1) -> None:
     Args:
         live: the chunks; what was found is in its records from then on.
         workers: processes; 1 does all the work in this one.
+
+    Raises:
+        DedupError: the work files cannot be written.
     """
+    try:
+        _relate(live, workers)
+    except OSError as error:
+        raise DedupError(
+            f"the work files of the comparison of chunks in {tempfile.gettempdir()} cannot be written "
+            f"({error.strerror or error}); make room there, name another folder with the environment "
+            "variable TMPDIR, or leave the comparison out with --no-near"
+        ) from error
+
+
+def _relate(live: LiveChunks, workers: int) -> None:
     plan = Plan(MIN_JACCARD, Banding.for_threshold(MIN_JACCARD), workers=workers)
     with tempfile.TemporaryDirectory(prefix="dedup-similar-") as name:
         folder = Path(name)

@@ -177,13 +177,12 @@ def _delete(store: BasePydanticVectorStore | VectorStoreIndex, identities: Seque
         for identity in identities:
             vectors.delete(identity)
     if isinstance(store, VectorStoreIndex):
-        # Of a store that keeps no text the index has the nodes, and it fails on those that it does not know.
-        known = [identity for identity in identities if identity in store.index_struct.nodes_dict]
-        for identity in known:
-            store.index_struct.delete(identity)
+        # Of a store that keeps no text the index has the nodes, in two places; an earlier attempt may have
+        # come to one of them.
+        for identity in identities:
             store.docstore.delete_document(identity, raise_error=False)
-        if known:
-            store.storage_context.index_store.add_index_struct(store.index_struct)
+            store.index_struct.nodes_dict.pop(identity, None)
+        store.storage_context.index_store.add_index_struct(store.index_struct)
 
 
 def _node(entry: Entry, ids: IdKind) -> TextNode:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 import re
 import sys
+import tempfile
 from types import SimpleNamespace
 
 import pytest
@@ -136,17 +139,36 @@ def test_parquet_has_the_columns_of_the_schemas(name):
     compare(_parquet_fields(pyarrow)[name], validator_of(name.rstrip("s")).schema)
 
 
-@pytest.mark.parametrize("what", ["plan", "export"])
-@pytest.mark.parametrize("place", ["taken", "taken/deeper", "lost"])
-def test_a_place_that_is_no_folder_is_named(site, run, tmp_path, what, place):
+@pytest.mark.parametrize("words", [["plan"], ["export", "chunks", "--no-near"], ["export"]], ids=" ".join)
+def test_a_file_that_cannot_be_written_is_named_and_what_stood_there_stays(
+    site, run, tmp_path, monkeypatch, words
+):
+    site.crawl({"/a": "Text."})
+    assert run(*words, "--out", "out").code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    site.crawl({"/b": "Another text."})
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # of a write it names no file
+
+    monkeypatch.setattr("os.fsync", full)
+    done = run(*words, "--out", "out")
+    assert done.code == 1
+    assert re.search(r"/out/\w+\.jsonl cannot be written \(No space left on device\)", done.err)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    if "chunks" in words:
+        compared = run("export", "chunks", "--out", "out")
+        assert f"work files of the comparison of chunks in {tempfile.gettempdir()} cannot" in compared.err
+
+
+@pytest.mark.parametrize("words", [["plan"], ["export", "chunks"], ["export"]], ids=" ".join)
+def test_a_place_that_is_no_folder_is_named(site, run, tmp_path, words):
     site.crawl({"/a": "Text."})
     (tmp_path / "taken").write_text("mine")
-    (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
-    words = ["plan"] if what == "plan" else ["export", "chunks"]
-    done = run(*words, "--out", str(tmp_path / place))
-    assert done.code == 1
-    taken = tmp_path / place.partition("/")[0]
-    assert f"{taken} is no folder, so nothing can be written there; name another --out" in done.err
+    for place in ("taken", "taken/deeper"):
+        done = run(*words, "--out", str(tmp_path / place))
+        assert done.code == 1
+        assert f"{tmp_path / 'taken'} is no folder, so nothing can be written there; name ano" in done.err
     assert (tmp_path / "taken").read_text() == "mine"
 
 

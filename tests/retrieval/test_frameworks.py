@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 
@@ -9,7 +10,7 @@ import pytest
 
 from scrapy_dedup.errors import InputError
 from scrapy_dedup.records import PlanOp, to_dict
-from scrapy_dedup.retrieval import dedupe_hits
+from scrapy_dedup.retrieval import dedupe_hits, entries
 from scrapy_dedup.retrieval.entries import as_hit, read_chunks, read_plan
 
 from ..jobs.conftest import GONE, SITE, TIMEOUT
@@ -45,6 +46,9 @@ class LangChain:
 
     def held(self):
         return {one["id"]: (one["text"], one["metadata"]) for one in self.store.store.values()}
+
+    def writes(self):
+        return [(type(self.store), "add_documents"), (type(self.store), "delete")]
 
     def documents(self, chunks):
         return {one.id: (one.page_content, one.metadata) for one in self.adapter.documents(chunks)}
@@ -83,6 +87,11 @@ class LlamaIndex:
         assert set(self.index.vector_store.data.embedding_dict) == set(nodes)
         return {identity: (node.text, node.metadata) for identity, node in nodes.items()}
 
+    def writes(self):
+        names = [(self.index.vector_store, "add"), (self.index.vector_store, "delete_nodes")]
+        stored = [(self.index.docstore, "add_documents"), (self.index.docstore, "delete_document")]
+        return [(type(owner), name) for owner, name in names + stored]
+
     def documents(self, chunks):
         return {one.node_id: (one.text, one.metadata) for one in self.adapter.nodes(chunks)}
 
@@ -116,6 +125,9 @@ class Haystack:
         found = self.store.filter_documents()
         assert all(one.embedding for one in found)
         return {one.id: (one.content, one.meta) for one in found}
+
+    def writes(self):
+        return [(type(self.store), "write_documents"), (type(self.store), "delete_documents")]
 
     def documents(self, chunks):
         return {one.id: (one.content, one.meta) for one in self.adapter.documents(chunks)}
@@ -219,6 +231,59 @@ def test_a_plan_can_be_applied_twice_and_comes_from_a_file(site, index, tmp_path
     assert index.held() == held
     assert first.plan_id.startswith("plan1-")
     assert first.upserted == 3
+
+
+def test_a_plan_that_a_store_breaks_off_anywhere_is_applied_again(site, index, embedder, monkeypatch):
+    """The store fails before and after each of its writes and each vector; then the plan is applied anew."""
+    monkeypatch.setattr(entries, "BATCH", 1)
+    site.crawl({"/a": A, "/b": B, "/c": section("Gamma", "Dates")})
+    index.apply(site.plan())
+    site.crawl({"/a": GONE, "/b": A, "/c": section("Delta", "Eggs"), "/d": section("Omega", "Figs")})
+    plan = site.plan()
+    breaking = Breaking()
+    for owner, name in [*index.writes(), (embedder, "embed")]:
+        monkeypatch.setattr(owner, name, breaking.wrap(getattr(owner, name)))
+    points = 0
+    while breaking.has_failed:
+        breaking.fails_at(points)
+        with contextlib.suppress(ConnectionError):
+            index.apply(plan)
+        points += 1
+
+    expected = index.documents(site.chunks())
+    assert {key: text for key, (text, _) in index.held().items()} == {
+        key: text for key, (text, _) in expected.items()
+    }
+    assert points >= 4
+
+
+class Breaking:
+    """Lets a call fail, before or after it has done its work."""
+
+    def __init__(self) -> None:
+        self._left = None
+        self.has_failed = True
+
+    def fails_at(self, call) -> None:
+        """Let the n-th next moment fail, counted from zero, before or after a call."""
+        self._left, self.has_failed = call, False
+
+    def wrap(self, function):
+        def call(*args, **options):
+            self._count()
+            result = function(*args, **options)
+            self._count()
+            return result
+
+        return call
+
+    def _count(self) -> None:
+        if self._left is None:
+            return
+        self._left -= 1
+        if self._left < 0 and not self.has_failed:
+            self.has_failed = True
+            raise ConnectionError("the store went away")
 
 
 def test_documents_have_the_ids_of_the_plan_and_metadata_that_stays(site, index):

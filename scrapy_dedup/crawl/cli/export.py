@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from scrapy_dedup.batch.record_files import drafts_of, make_folder, sync, write_files
+from scrapy_dedup.batch.record_files import drafts_of, make_folder, sync, told_as, write_files
 from scrapy_dedup.crawl.cli.chunks import MODEL_OPTIONS, chunk_options_of, open_ledger, told_chunks
 from scrapy_dedup.crawl.cli.context import Context
 from scrapy_dedup.crawl.cli.output import columns, printable
@@ -130,8 +130,7 @@ def export_changes(
         How many changes there are of each kind.
 
     Raises:
-        DedupError: when the ledger holds no such job, or the folder or the file is something else.
-        OSError: when the file cannot be written.
+        DedupError: when the ledger holds no such job, or the file cannot be written.
     """
     counts: Counter[ChangeKind] = Counter()
 
@@ -154,8 +153,7 @@ def export(ledger: Ledger, folder: Path, *, job_id: str | None = None) -> list[t
         Path and number of lines of each file.
 
     Raises:
-        DedupError: when the ledger holds no such job, or the folder or a file is something else.
-        OSError: when a file cannot be written.
+        DedupError: when the ledger holds no such job, or a file cannot be written.
     """
     if job_id is not None and all(row.job_id != job_id for row in ledger.jobs()):
         raise DedupError(f"the ledger holds no job {job_id!r}; 'scrapy dedup export' without --job takes all")
@@ -170,7 +168,10 @@ def _write_all(folder: Path, files: Mapping[str, Iterable[object]]) -> dict[str,
         if (folder / name).is_dir() and not (folder / name).is_symlink():
             raise DedupError(f"{folder / name} is a folder; name another place for the export")
     with drafts_of([folder / name for name in files]) as drafts:
-        counts = {name: _write(drafts[folder / name], records) for name, records in files.items()}
+        counts: dict[str, int] = {}
+        for name, records in files.items():
+            with told_as(folder / name):
+                counts[name] = _write(drafts[folder / name], records)
         for path, draft in drafts.items():
             draft.replace(path)
     sync(folder)
