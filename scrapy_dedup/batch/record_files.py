@@ -39,7 +39,7 @@ def write_files(
         before_naming: is called when all files are on the disk, but have not got their names.
 
     Raises:
-        DedupError: the folder cannot be made, a file cannot be written, or pyarrow is missing; the folder is
+        DedupError: the folder cannot be made, a file cannot be written, or pyarrow is missing; then all is
             as it was.
     """
     make_folder(folder)
@@ -94,11 +94,19 @@ def told_as(path: Path) -> Iterator[None]:
 
 @contextmanager
 def drafts_of(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
-    """Give a place beside each file to write it first; what is left there in the end is removed."""
+    """Give a place beside each file to write it first; what is left there in the end is removed.
+
+    Raises:
+        OSError: as it comes from within, named after the file and not after its draft.
+    """
     token = secrets.token_hex(8)
     drafts = {path: path.with_name(f".{token}-{number}.tmp") for number, path in enumerate(paths)}
     try:
         yield drafts
+    except OSError as error:
+        targets = {str(draft): path for path, draft in drafts.items()}
+        place = targets.get(str(error.filename), error.filename or next(iter(drafts)).parent)
+        raise OSError(error.errno, error.strerror, str(place)) from error
     finally:
         for draft in drafts.values():
             draft.unlink(missing_ok=True)

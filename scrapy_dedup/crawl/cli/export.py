@@ -130,8 +130,7 @@ def export_changes(
         How many changes there are of each kind.
 
     Raises:
-        DedupError: when the ledger holds no such job, or the folder or the file is something else.
-        OSError: when the file cannot be written.
+        DedupError: when the ledger holds no such job, or the file cannot be written.
     """
     counts: Counter[ChangeKind] = Counter()
 
@@ -154,8 +153,7 @@ def export(ledger: Ledger, folder: Path, *, job_id: str | None = None) -> list[t
         Path and number of lines of each file.
 
     Raises:
-        DedupError: when the ledger holds no such job, or the folder or a file is something else.
-        OSError: when a file cannot be written.
+        DedupError: when the ledger holds no such job, or a file cannot be written.
     """
     if job_id is not None and all(row.job_id != job_id for row in ledger.jobs()):
         raise DedupError(f"the ledger holds no job {job_id!r}; 'scrapy dedup export' without --job takes all")

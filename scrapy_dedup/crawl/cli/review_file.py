@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scrapy_dedup.batch.record_files import drafts_of, told_as
+from scrapy_dedup.batch.record_files import drafts_of
 from scrapy_dedup.batch.sources import bounded_lines
 from scrapy_dedup.content.passages import Mark, Piece, SideBySide, side_by_side
 from scrapy_dedup.crawl.cli.context import Context
@@ -46,13 +46,14 @@ def write_file(context: Context, url: str, path: Path, queue: Queue) -> int:
     """Write a queue to a new file.
 
     Raises:
-        DedupError: something stands there already, which may hold verdicts, or it cannot be written.
+        DedupError: something stands there already, which may hold verdicts.
+        OSError: it cannot be written.
     """
     if path.exists() or path.is_symlink():
         raise DedupError(f"{path} exists already and may hold verdicts. Name a new file.")
     written = 0
     with drafts_of([path]) as drafts:
-        with told_as(path), drafts[path].open("xb") as file, Ledger.open(url) as ledger:
+        with drafts[path].open("xb") as file, Ledger.open(url) as ledger:
             for place, entry in enumerate(queue.entries, 1):
                 sides = ledger.sides(entry.relation)
                 if sides is not None:
