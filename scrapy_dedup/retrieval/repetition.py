@@ -30,6 +30,8 @@ spread over a text are alike to the same degree and say the same.
 _FIRST_UNSPACED = chr(UNSPACED[0][0])
 _PUNCTUATION = ".,;:!?"
 _NO_SHINGLES = np.zeros(0, np.uint64)
+_ALL_AT_ONCE = 64
+"""So many passages are compared at once, each with each; more of them one by one, for the memory that takes."""
 
 
 class Alike(NamedTuple):
@@ -91,15 +93,16 @@ class Overlap:
         if self._shingles_from[place] == self._shingles_from[place + 1]:
             return []
         places = np.asarray(others, np.int64)
-        shared = self._shared(place)[places]
-        size, sizes = self.sizes[place], self.sizes[places]
-        similar = shared >= np.maximum(jaccard * (size + sizes - shared), 1)
-        contained = shared >= max(containment * size, 1) if size >= min_contained else np.False_
-        found = np.flatnonzero(similar | contained)
+        shared, size = self._shared(place)[places], int(self.sizes[place])
+        # Whatever is similar or contains the passage has this much of it; mostly nothing does.
+        found = np.flatnonzero(shared >= max(min(jaccard, containment) * size - 0.5, 1))
         if not len(found):
             return []
-        similar, shared = similar[found], shared[found]
-        measures = shared / np.where(similar, size + sizes[found] - shared, size)
+        shared, sizes = shared[found], self.sizes[places[found]]
+        similar = shared >= jaccard * (size + sizes - shared)
+        is_alike = similar | (shared >= containment * size) if size >= min_contained else similar
+        found, shared, sizes, similar = (one[is_alike] for one in (found, shared, sizes, similar))
+        measures = shared / np.where(similar, size + sizes - shared, size)
         if len(found) > most:
             best = np.lexsort((-measures, ~similar))[:most]
             found, similar, measures = found[best], similar[best], measures[best]
@@ -127,12 +130,22 @@ class Overlap:
 
     def _shared(self, place: int) -> npt.NDArray[np.int64]:
         """Return how many shingles a passage shares with each one."""
+        if len(self.sizes) <= _ALL_AT_ONCE:
+            row: npt.NDArray[np.int64] = self._all_shared[place]
+            return row
         own = self._of(place)
         starts = self._owners_from[own]
         counts = self._owners_from[own + 1] - starts
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         owners = self._owners[np.repeat(starts, counts) + within]
         return np.bincount(owners, minlength=len(self.sizes))
+
+    @cached_property
+    def _all_shared(self) -> npt.NDArray[np.int64]:
+        """How many shingles each passage shares with each one."""
+        has = np.zeros((len(self.sizes), len(self._owners_from) - 1), np.float32)
+        has[self._owners, np.repeat(np.arange(has.shape[1]), np.diff(self._owners_from))] = 1
+        return (has @ has.T).astype(np.int64)
 
 
 def _starts(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
