@@ -31,7 +31,7 @@ _FIRST_UNSPACED = chr(UNSPACED[0][0])
 _PUNCTUATION = ".,;:!?"
 _NO_SHINGLES = np.zeros(0, np.uint64)
 _ALL_AT_ONCE = 64
-"""So many passages are compared at once, each with each; more of them one by one, for the memory that takes."""
+"""So many passages are compared at once; more of them one by one, for the memory that takes."""
 
 
 class Alike(NamedTuple):
@@ -101,7 +101,8 @@ class Overlap:
         shared, sizes = shared[found], self.sizes[places[found]]
         similar = shared >= jaccard * (size + sizes - shared)
         is_alike = similar | (shared >= containment * size) if size >= min_contained else similar
-        found, shared, sizes, similar = (one[is_alike] for one in (found, shared, sizes, similar))
+        found, similar = found[is_alike], similar[is_alike]
+        shared, sizes = shared[is_alike], sizes[is_alike]
         measures = shared / np.where(similar, size + sizes - shared, size)
         if len(found) > most:
             best = np.lexsort((-measures, ~similar))[:most]
@@ -145,7 +146,8 @@ class Overlap:
         """How many shingles each passage shares with each one."""
         has = np.zeros((len(self.sizes), len(self._owners_from) - 1), np.float32)
         has[self._owners, np.repeat(np.arange(has.shape[1]), np.diff(self._owners_from))] = 1
-        return (has @ has.T).astype(np.int64)
+        shared: npt.NDArray[np.int64] = (has @ has.T).astype(np.int64)
+        return shared
 
 
 def _starts(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
