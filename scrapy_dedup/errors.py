@@ -54,6 +54,10 @@ class RecordError(DedupError):
     """A record does not have the form that its schema asks for."""
 
 
+class FileNotWritten(DedupError):
+    """A file cannot be written; what stood in its place is as it was."""
+
+
 class InputError(DedupError):
     """Some lines or files of an input cannot be taken.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_dedup.batch.sources import load_pyarrow
-from scrapy_dedup.errors import DedupError
+from scrapy_dedup.errors import DedupError, FileNotWritten
 from scrapy_dedup.records import ChunkRecord, GroupRecord, PairRecord, PlanRecord, to_dict
 
 FORMATS = ("jsonl", "parquet")
@@ -81,12 +81,12 @@ def told_as(path: Path) -> Iterator[None]:
     """Say of an error of the system which file cannot be written, and not which draft of it or none at all.
 
     Raises:
-        DedupError: in the place of such an error.
+        FileNotWritten: in the place of such an error.
     """
     try:
         yield
     except OSError as error:
-        raise DedupError(
+        raise FileNotWritten(
             f"{path} cannot be written ({error.strerror or error}), and what stood there is as it was; make "
             "room or name another --out"
         ) from error

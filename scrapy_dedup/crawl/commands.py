@@ -36,7 +36,7 @@ _OF_SCRAPY: tuple[tuple[tuple[str, ...], str], ...] = (
     (("--pdb",), "store_true"),
 )
 # A host, perhaps a port, and a path: what is typed for a URL in a browser.
-_WITHOUT_SCHEME = re.compile(r"[\w-]+(\.[\w-]+)*\.?(:\d{1,5})?([/?#].*)?", re.DOTALL)
+_WITHOUT_SCHEME = re.compile(r"(//)?[\w-]+(\.[\w-]+)*\.?(:\d{1,5})?([/?#].*)?|[\w-]+(\.[\w-]+)+\*", re.DOTALL)
 
 # What `decide` takes; the other actions have commands of their own.
 DECIDABLE = ("same", "different", "accept", "reject")

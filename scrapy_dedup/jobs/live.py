@@ -68,10 +68,10 @@ create table ranked as select * from page order by similar, length(url), url, ur
 drop table page;
 create index ranked_by_body on ranked (body, host);
 create index ranked_by_key on ranked (url_key);
-update ranked set host = (
-    select shown.host from ranked as shown where shown.body = ranked.body and not shown.similar
-    order by shown.rowid limit 1
-) where similar;
+create temp table best as
+    select body, host, min(rowid) as place from ranked where body is not null and not similar group by body;
+create index best_by_body on best (body);
+update ranked set host = (select best.host from best where best.body = ranked.body) where similar;
 """
 _SOURCES = """
 select source.entry, source.start, source."end", source.chunk_id, source.body_id, ranked.url,
@@ -127,7 +127,7 @@ class Entry:
             "language": self.row["language"],
             "corpus": corpus,
             "shared": bool(self.row["shared"]),
-            "source_count": len({source.url for source in self.sources}),
+            "source_count": len({source.url for source in self.sources if not source.similar}),
         }
         return {name: value for name, value in stated.items() if value is not None}
 

@@ -194,10 +194,11 @@ class IndexPlan:
         enough = min(100, int(share) + 1)
         doubt = ""
         if held > counts.held and self.starts_at.waiting_id:
+            target = "" if self.target == DEFAULT_TARGET else f" --target {self.target}"
             doubt = (
                 f"\n  {counts.doubtful:,} of them are there only if {self.starts_at.waiting_id} or a plan "
-                "before it was applied, which nobody confirmed. If nothing of them was, 'scrapy dedup plan "
-                f"--discard {self.starts_at.waiting_id}' forgets them"
+                "before it was applied, which nobody confirmed. If nothing of them was, 'scrapy dedup plan"
+                f"{target} --discard {self.starts_at.waiting_id}' forgets them"
             )
         raise DedupError(
             f"the plan would delete {deletes:,} of the {held:,} entries of the index "
@@ -348,7 +349,9 @@ def _doubt(file: sqlite3.Connection, changes: Iterable[PlanChange], *, whole: bo
         ((one.id, one.embed_key, one.payload, json.dumps(one.owners)) for one in changes),
     )
     if whole:
-        file.execute("insert or ignore into doubtful select id, embed_key, payload, owners from held")
+        file.execute(
+            "insert or ignore into doubtful select id, embed_key, payload, owners from held where is_held"
+        )
     file.execute(_REWRITE)
     file.execute(_TAKE_OUT)
     file.execute("commit")

@@ -11,7 +11,7 @@ from scrapy_dedup.batch.local import stated_by
 from scrapy_dedup.batch.results import Results
 from scrapy_dedup.batch.sources import JsonLines, write_lines
 from scrapy_dedup.batch.work import WorkFolder
-from scrapy_dedup.errors import DedupError
+from scrapy_dedup.errors import DedupError, FileNotWritten
 from scrapy_dedup.jobs.live import LiveChunks
 from scrapy_dedup.near.bands import Banding
 
@@ -30,11 +30,12 @@ def relate_similar(live: LiveChunks, *, workers: int = 1) -> None:
     """
     try:
         _relate(live, workers)
-    except OSError as error:
+    except (OSError, FileNotWritten) as error:
+        cause = error.__cause__ if isinstance(error, FileNotWritten) else error
         raise DedupError(
             f"the work files of the comparison of chunks in {tempfile.gettempdir()} cannot be written "
-            f"({error.strerror or error}); make room there, name another folder with the environment "
-            "variable TMPDIR, or leave the comparison out with --no-near"
+            f"({getattr(cause, 'strerror', None) or cause}); make room there, name another folder with the "
+            "environment variable TMPDIR, or leave the comparison out with --no-near"
         ) from error
 
 

@@ -202,8 +202,8 @@ def save_plan(
         is_known = there.waiting_id in (starts_at.waiting_id, plan_id)
         if there.applied_id != starts_at.applied_id or not is_known:
             raise DedupError(
-                f"another plan for the index {name!r} was made or confirmed at the same time "
-                f"({there.waiting_id or there.applied_id}), so this one was not written; plan again"
+                f"another plan for the index {name!r} was made, confirmed or discarded at the same time, so "
+                "this one was not written; plan again"
             )
         _drop_plan(connection, target)
         connection.execute(

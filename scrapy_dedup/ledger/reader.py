@@ -299,8 +299,16 @@ class Ledger:
     def stand_ins(self, corpus: str) -> dict[int, int]:
         """Return by the ordinals of texts the ordinal of the one that stands for each; see `stand_ins`."""
         with self._reading():
-            decided = self._overlay.decisions.texts()
-            return stand_ins.stand_ins(self._connection, self._stream, self._read_with_rows, corpus, decided)
+            held = self._overlay.decisions
+            kinds = derived.TEXT_RELATIONS.values()
+            return stand_ins.stand_ins(
+                self._connection,
+                self._stream,
+                self._read_with_rows,
+                corpus,
+                decided_texts=held.texts(),
+                decided_keys={one.a for one in held.relations() if one.kind in kinds},
+            )
 
     def bodies_at(self, ordinals: Sequence[int]) -> dict[int, BodyRecord]:
         """Return bodies by their ordinals, which `owners` gives."""

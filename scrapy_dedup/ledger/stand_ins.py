@@ -22,11 +22,20 @@ READ_AT_ONCE = 500
 _t = schema
 _seen = _t.observation.c
 
-_DECIDED = ListQuery(
+_OF_TEXTS = ListQuery(
     sa.select(sa.func.min(_seen.ordinal).label("ordinal"))
     .select_from(_t.observation.join(_t.body, _t.body.c.ordinal == _seen.body))
     .where(_t.body.c.body_id.in_(SOUGHT))
     .group_by(_seen.body)
+)
+_own = _t.observation.alias("own")
+_AT_KEYS = ListQuery(
+    sa.select(_seen.ordinal).where(
+        _seen.url_key_digest.in_(SOUGHT),
+        _seen.related_observation.is_not(None),
+        _seen.ordinal
+        == sa.select(sa.func.min(_own.c.ordinal)).where(_own.c.body == _seen.body).scalar_subquery(),
+    )
 )
 
 
@@ -35,7 +44,9 @@ def stand_ins(
     stream: Stream,
     read: ReadObservations,
     corpus: str,
-    decided: Collection[str],
+    *,
+    decided_texts: Collection[str] = (),
+    decided_keys: Collection[str] = (),
 ) -> dict[int, int]:
     """Return by the ordinals of texts the ordinal of the one that stands for each of them.
 
@@ -44,15 +55,21 @@ def stand_ins(
         stream: iterates over the rows of a statement without holding all of them.
         read: reads observations.
         corpus: whose texts.
-        decided: identities of bodies about which somebody decided something.
+        decided_texts: identities of bodies of which somebody decided whether others stand for them.
+        decided_keys: URL keys of observations of which somebody decided what their texts are to earlier ones.
     """
-    of_decided = _DECIDED.rows(connection, map(codec.pack_id, decided))
-    stored = [row["ordinal"] for row in stream(_reusing(corpus))]
-    firsts = iter(sorted({*stored, *(row["ordinal"] for row in of_decided)}))
+    found = [
+        *stream(_reusing(corpus)),
+        *_OF_TEXTS.rows(connection, map(codec.pack_id, decided_texts)),
+        *_AT_KEYS.rows(connection, map(codec.url_digest, decided_keys)),
+    ]
+    firsts = iter(sorted({row["ordinal"] for row in found}))
     related: dict[bytes, list[int]] = {}
     while part := list(islice(firsts, READ_AT_ONCE)):
         for row, record in read(part):
-            if record.action is Action.REUSE and record.related_observation_id is not None:
+            # A page that somebody rejects says nothing about its text, which other pages may show.
+            stays = row["action"] == Action.REUSE.value and record.action is Action.REVIEW
+            if (record.action is Action.REUSE or stays) and record.related_observation_id is not None:
                 packed = codec.pack_id(record.related_observation_id)
                 related.setdefault(packed, []).append(row["body"])
     return {

@@ -28,6 +28,9 @@ MAX_HELD_LINE = 1_000
 MAX_HELD_CHARS = 500_000
 """Of all lines that stay in memory, twice at most: where each character is a word they take 20 bytes each."""
 
+_CHARS_OF_A_LINE = 32
+"""What a line takes besides its characters, in characters."""
+
 MAX_HELD_WORD = 64
 """Characters of a word whose token stays in memory."""
 
@@ -143,7 +146,7 @@ class _HeldLines:
         held = self._young.get(key)
         if held is None:
             held = self._young[key] = self._old.get(key) or _line(text, is_after_number)
-            self._young_chars += len(text)
+            self._young_chars += len(text) + _CHARS_OF_A_LINE
             if self._young_chars > MAX_HELD_CHARS:
                 self._old, self._young, self._young_chars = self._young, {}, 0
         return held

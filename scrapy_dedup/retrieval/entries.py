@@ -43,7 +43,7 @@ class Entry:
         id: of the record, ``entry1-...``.
         uuid: the same as a UUID.
         text: the exact string that is embedded.
-        metadata: flat; ``sources`` has a URL on each line.
+        metadata: flat; ``sources`` has on each line the URL of a page that shows the text itself.
         embed_key: entries of equal keys have equal vectors.
     """
 
@@ -346,5 +346,7 @@ def _plan_entry(record: Mapping[str, Any]) -> Entry:
 def _entry(record: Mapping[str, Any], stated: Mapping[str, Scalar | None]) -> Entry:
     metadata = {name: value for name, value in stated.items() if value is not None}
     metadata["entry_id"] = record["id"]
-    metadata["sources"] = "\n".join(dict.fromkeys(source["url"] for source in record["sources"]))
+    # Whoever may see a page of another text only, which this one stands for, may not see this one.
+    shown = (source["url"] for source in record["sources"] if not source.get("similar"))
+    metadata["sources"] = "\n".join(dict.fromkeys(shown))
     return Entry(record["id"], record["uuid"], record["embed_text"], metadata, record["embed_key"])

@@ -521,8 +521,19 @@ def _urls(url: Any, sources: Any) -> tuple[str, ...]:
         raise TypeError(f"its url is of type {type(url).__name__}; it has to be a string")
     if not sources:
         return () if url is None else (url,)
-    listed = sources.splitlines() if isinstance(sources, str) else [_url_of(source) for source in sources]
+    if isinstance(sources, str):
+        listed = sources.splitlines()
+    else:
+        listed = [_url_of(source) for source in sources if not _is_similar(source)]
     return tuple(dict.fromkeys(listed if url is None else [url, *listed]))
+
+
+def _is_similar(source: Any) -> bool:
+    """Tell whether a source shows another text, which that of the hit stands for; see `ChunkSource`."""
+    if isinstance(source, str):
+        return False
+    stated = source.get("similar") if isinstance(source, Mapping) else getattr(source, "similar", False)
+    return stated is True
 
 
 def _url_of(source: Any) -> str:

@@ -49,6 +49,7 @@ def validator(kind):
     return jsonschema.Draft202012Validator(json.loads(schema.read_text("utf-8")))
 
 
+@pytest.mark.slow
 def test_files_give_pairs_and_groups_by_their_schemas_from_several_processes(tmp_path):
     entries = [
         {"id": "a", "text": STORY},

@@ -289,6 +289,7 @@ def test_without_matplotlib_one_sentence_says_what_to_install(folder, monkeypatc
     assert "--plot needs matplotlib, which is not installed: pip install matplotlib" in err
 
 
+@pytest.mark.slow
 def test_a_plot_is_written_in_both_formats_and_the_same_each_time(folder):
     pytest.importorskip("matplotlib")
     write(folder / "pairs.jsonl", [pair(STORY, EDITED, True), pair(STORY, CLAIMED, False)])

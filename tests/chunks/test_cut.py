@@ -145,6 +145,7 @@ def test_blocks_know_their_kinds():
     ]
 
 
+@pytest.mark.slow
 def test_chunks_are_the_same_in_every_process():
     text = "# Title\n\n" + "\n\n".join(f"Paragraph {number} of the text. " * 9 for number in range(40))
     code = (

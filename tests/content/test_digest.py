@@ -79,6 +79,7 @@ def test_a_lone_surrogate_is_not_well_formed(text, surrogate):
         text_digest(text + surrogate)
 
 
+@pytest.mark.slow
 def test_every_white_space_character_is_one_space():
     united = {chr(point) for point in range(0x3100) if normalized(f"a{chr(point) * 2}b") == "a b"}
 

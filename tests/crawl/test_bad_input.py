@@ -11,6 +11,8 @@ import pytest
 
 from .server import Reply, mark, page, prose, redirect
 
+pytestmark = pytest.mark.slow
+
 PASSWORD = "s3cret-Passw0rd"
 MEGABYTE = 1_000_000
 

@@ -206,6 +206,7 @@ def test_what_the_command_refuses_leaves_nothing_behind(crawled, dedup, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_command_writes_them_and_counts_each_kind(crawled, tmp_path):
     command = [sys.executable, "-m", "scrapy", "dedup", "export", "changes"]
     done = subprocess.run(

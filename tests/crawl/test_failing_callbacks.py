@@ -11,6 +11,8 @@ from .server import page
 SPIDER = """
 import scrapy
 
+pytestmark = pytest.mark.slow
+
 
 class Failing(scrapy.Spider):
     name = "failing"

@@ -35,7 +35,7 @@ class Site:
         self.url = f"sqlite:///{folder / 'dedup.db'}"
         self.jobs = 0
 
-    def crawl(self, pages, *, moved=(), near=None, **changes) -> str:
+    def crawl(self, pages, *, moved=(), near=None, reuse_normalized=True, **changes) -> str:
         """Crawl pages, by path: a text, GONE, TIMEOUT, or a text with changes of its observation.
 
         ``near`` are options by which similar texts are looked for, with fingerprints of their own.
@@ -43,7 +43,8 @@ class Site:
         self.jobs += 1
         job_id = f"job-{self.jobs}"
         changes = {"fetched_at": f"2026-01-02T03:{self.jobs:02}:05.678901Z", **changes}
-        with Crawl(self.url, make_job(job_id, corpus=changes.pop("corpus", "default")), near=near) as one:
+        job = make_job(job_id, corpus=changes.pop("corpus", "default"))
+        with Crawl(self.url, job, near=near, reuse_normalized=reuse_normalized) as one:
             waiting = []
             for path, seen in pages.items():
                 url = path if "://" in path else SITE + path

@@ -238,3 +238,13 @@ def test_all_lines_validate_and_name_their_plan(site):
     with Ledger.open(site.url) as ledger:
         assert ledger.applied_plan("default", "default").plan_id == first.id
         assert ledger.check(deep=True) == []
+
+
+def test_what_left_the_index_long_ago_is_not_deleted_again_after_an_unconfirmed_rebuild(site):
+    site.crawl({f"/{number}": paragraph(number) for number in range(14)})
+    site.plan(apply=True)
+    site.crawl({f"/{number}": GONE for number in range(11)})
+    assert len(site.plan(apply=True).deletes) == 11
+    site.plan(is_empty=True)
+    later = site.plan(max_delete=0.2)
+    assert (len(later.deletes), len(later.upserts)) == (0, 3)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from scrapy_dedup.ledger import Ledger, record_decision
+from scrapy_dedup.ledger.derived import of_content
 from scrapy_dedup.ledger.nearness import NearOptions
 from scrapy_dedup.ledger.stand_ins import resolved
 from scrapy_dedup.records import Action, DecisionAction, RelationKind
+from scrapy_dedup.retrieval import dedupe_hits
 
 from .conftest import GONE
 from .test_live import paragraph
@@ -80,6 +82,33 @@ def test_a_template_that_names_the_page_renders_none_for_a_text_of_another(site)
         LEADER: 1,
         "https://site.example/copy": 2,
     }
+
+
+def test_a_decision_about_a_spelling_acts_too(site):
+    spelled = TEXT.replace(" ", "  ")
+    site.crawl({LEADER: TEXT, FOLLOWER: (spelled, {})}, reuse_normalized=False)
+    assert [len(pages) for pages in shown(site).values()] == [1, 1]
+    with Ledger.open(site.url) as ledger:
+        (relation,) = ledger.relations(kind=RelationKind.SAME_NORMALIZED)
+    record_decision(site.url, relation, DecisionAction.SAME, by="human:ann")
+    assert shown(site) == {TEXT: [(LEADER, False), (FOLLOWER, True)]}
+
+
+def test_a_page_that_is_rejected_takes_no_text_of_other_pages_along(site):
+    site.crawl({LEADER: TEXT, FOLLOWER: EDITED, "/also": EDITED}, near=SUPPRESS)
+    with Ledger.open(site.url) as ledger:
+        (seen,) = [one for one in ledger.observations() if one.url == FOLLOWER]
+        relation = of_content(seen, "default")
+    record_decision(site.url, relation, DecisionAction.REJECT, by="human:ann")
+    assert shown(site) == {TEXT: [(LEADER, False), ("https://site.example/also", True)]}
+
+
+def test_a_reader_of_a_similar_page_alone_is_not_shown_the_text(site):
+    site.crawl({LEADER: TEXT, FOLLOWER: EDITED}, near=SUPPRESS)
+    (chunk,) = site.chunks().records
+    assert dedupe_hits([chunk])[0][0].also_seen_at == ()
+    kept, dropped = dedupe_hits([chunk], visible=lambda url: url == FOLLOWER)
+    assert (kept, [one.reason.value for one in dropped]) == ([], ["not_visible"])
 
 
 # which text is resolved; which stands for which; which pages show as their own; what is found

@@ -96,6 +96,7 @@ def test_keys_are_the_same_in_every_process():
     assert found.strip() == "[7017332487819053641, 6538700751556991577, 4023050549987473565]"
 
 
+@pytest.mark.slow
 def test_millions_of_characters_take_one_pass():
     text = "\n\n".join(f"```\nline {number}" for number in range(100_000))  # each fence closes the one before
 

@@ -122,6 +122,7 @@ def test_tokens_as_strings_and_as_hashes_agree(text):
     assert offsets.tolist() == [0, len(hashes)]
 
 
+@pytest.mark.slow
 def test_a_token_is_what_the_regular_expression_module_calls_a_word():
     """Holds for every code point outside the scripts without spaces."""
     unspaced = {point for first, last, _ in UNSPACED for point in range(first, last + 1)}
@@ -134,6 +135,7 @@ def test_a_token_is_what_the_regular_expression_module_calls_a_word():
     assert found == expected
 
 
+@pytest.mark.slow
 def test_only_listed_characters_need_their_text_for_their_lower_case():
     """All others are looked up in a table, one by one, up to a bound that keeps it cheap."""
     lower = {point: chr(point).lower() for point in range(sys.maxunicode + 1)}

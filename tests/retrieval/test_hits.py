@@ -542,6 +542,7 @@ def test_many_hits_take_memory_by_their_number_and_not_by_their_pairs():
     assert peak < 20_000_000  # all pairs at once take 100 MB
 
 
+@pytest.mark.slow
 def test_many_hits_that_are_all_alike_take_no_more(monkeypatch):
     """Those of one template with a number of its own each, whose vectors point the same way."""
     monkeypatch.setattr(hits_module, "MAX_READ", 1)
