@@ -61,6 +61,7 @@ def test_what_is_no_residual_prose(body):
     assert residual(body) is None
 
 
+@pytest.mark.slow
 def test_prose_of_a_page_of_megabytes_is_looked_up_in_one_pass():
     """Beside 20,000 paragraphs a search for each would take half a minute, and the page its time limit."""
     texts = [
@@ -189,6 +190,7 @@ def test_links_in_the_text_keep_it():
     assert "[the thing](" in text.text
 
 
+@pytest.mark.slow
 def test_prose_that_could_begin_anywhere_is_looked_for_without_remembering_every_place():
     repeated = "again and " * 40_000
     block = Block("p", repeated + "once", repeated + "once")

@@ -302,6 +302,7 @@ def test_a_page_that_is_mostly_template_is_never_suppressed_before_its_host_is_k
     assert paired == list(range(1, MIN_PAGES))
 
 
+@pytest.mark.slow
 def test_the_versions_of_a_page_stay_similar_though_all_their_paragraphs_recur(sqlite_url, records):
     pages = [prose(f"page {number}", 300) for number in range(12)]
     later = []
@@ -577,6 +578,7 @@ def of_a_longer_ledger(folder: Path, ledger: Path) -> None:
 DAMAGE = [cut, garble_manifest, nest_manifest, flip_order, of_another_ledger, too_short, of_a_longer_ledger]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
 def test_an_index_that_does_not_fit_is_found_and_made_anew(records, sqlite_url, damage, caplog):
     folder = make_index(records, sqlite_url)
