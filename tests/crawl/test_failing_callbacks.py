@@ -8,10 +8,10 @@ import pytest
 
 from .server import page
 
+pytestmark = pytest.mark.slow
+
 SPIDER = """
 import scrapy
-
-pytestmark = pytest.mark.slow
 
 
 class Failing(scrapy.Spider):

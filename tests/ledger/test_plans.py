@@ -92,11 +92,11 @@ def test_a_plan_that_knows_nothing_of_another_is_not_stored(crawl, ledger_url):
     nothing = basis(ledger_url)
     save(ledger_url, ONE, [change(1)])
     one_waits = basis(ledger_url)
-    with pytest.raises(DedupError, match=f"at the same time \\({ONE}\\)"):
+    with pytest.raises(DedupError, match="at the same time, so this one was not written"):
         save(ledger_url, TWO, [change(2)], starts_at=nothing)
     save(ledger_url, ONE, [change(1)], starts_at=nothing)  # two processes made the same plan
     confirm_plan(ledger_url, "default", "index", ONE)
-    with pytest.raises(DedupError, match=f"at the same time \\({ONE}\\)"):
+    with pytest.raises(DedupError, match="at the same time, so this one was not written"):
         save(ledger_url, TWO, [change(2)], starts_at=one_waits)
     assert held(ledger_url) == {1: True}
 
