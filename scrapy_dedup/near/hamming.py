@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_dedup.errors import IndexDamaged
+from scrapy_dedup.near.shingles import distinct
 
 Fingerprints = npt.NDArray[np.uint64]
 Ids = npt.NDArray[np.uint32]
@@ -94,7 +95,8 @@ def _nearest(packed: Fingerprints, count: int | None) -> Nearest:
     return Nearest(list(map(Match, ids[:count].tolist(), distances.tolist())), ids)
 
 
-_NOTHING = _Found(np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+_NO_IDS: Ids = np.zeros(0, np.uint32)
+_NOTHING = _Found(np.zeros(0, np.int64), _NO_IDS, np.zeros(0, np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,9 +326,15 @@ class HammingIndex:
             parts = [segment.search(queries, radius) for segment in segments]
         parts.append(self._search_tail(queries, radius))
         # Each match as one number, by which they sort: the query's place, the distance, and the id.
-        packed = np.unique(np.concatenate([part.packed() for part in parts]))
+        found = [part.packed() for part in parts if len(part.ids)]
+        if not found:
+            return [Nearest([], _NO_IDS) for _ in queries]
+        packed = distinct(np.concatenate(found))
         bounds = np.searchsorted(packed, np.arange(len(queries) + 1, dtype=np.uint64) << _QUERY_SHIFT)
-        return [_nearest(packed[start:end], count) for start, end in itertools.pairwise(bounds)]
+        return [
+            _nearest(packed[start:end], count) if start < end else Nearest([], _NO_IDS)
+            for start, end in itertools.pairwise(bounds.tolist())
+        ]
 
     def flush(self) -> None:
         """Bring everything into segments on disk; without a folder, or for a reader, into one in memory.
