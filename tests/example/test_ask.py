@@ -24,7 +24,7 @@ VALVE = "The safety valve opens at six bar\u2028and lets\x85water \x1b[31minto t
 def folder(tmp_path_factory):
     """A folder with the script, a ledger and a plan."""
     folder = tmp_path_factory.mktemp("asked")
-    shutil.copyfile(EXAMPLE_PROJECT / "ask.py", folder / "ask.py")
+    copy_script(folder)
     site = Site(folder)
     site.crawl(
         {"/valve": VALVE, "/copy": VALVE, "/other": "Nothing else is told on this page of the handbook."}
@@ -32,6 +32,11 @@ def folder(tmp_path_factory):
     (folder / "dedup-plan").mkdir()
     write_plan(folder, site.plan())
     return folder
+
+
+def copy_script(folder) -> None:
+    for name in ("ask.py", "word_index.py"):
+        shutil.copyfile(EXAMPLE_PROJECT / name, folder / name)
 
 
 def write_plan(folder, plan) -> None:
@@ -118,7 +123,7 @@ def test_each_plan_is_applied_to_the_index_of_those_before_it(tmp_path, monkeypa
 
 
 def test_an_error_is_one_line(tmp_path):
-    shutil.copyfile(EXAMPLE_PROJECT / "ask.py", tmp_path / "ask.py")
+    copy_script(tmp_path)
     done = ask(tmp_path)
     assert done.returncode == 1
     (line,) = done.stderr.decode().splitlines()
