@@ -480,7 +480,7 @@ class ChunkRecord:
     equal vectors. ``chunk_id``, ``body_id``, ``ordinal``, ``start_char`` and ``end_char`` (code points,
     end-exclusive) say where the first of ``sources`` has it; ``body.text[start_char:end_char] == text``.
     ``shared`` is true for text that the host repeats across its pages. ``group`` is the ``id`` of the chunk
-    that it can stand behind, its own where others stand behind it, None where it is like no other.
+    that it can stand behind, else its own; None where chunks were not compared.
     """
 
     schema: ClassVar[str] = "scrapy-dedup/chunk/1"

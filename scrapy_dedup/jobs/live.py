@@ -139,6 +139,7 @@ class LiveChunks:
         self.corpus = corpus
         self.options = options
         self.file = file
+        self._is_compared = False
 
     @property
     def counts(self) -> Counts:
@@ -181,6 +182,7 @@ class LiveChunks:
             pairs: two identities, the verdict, Jaccard, and the containment of each in the other.
             groups: an identity and that of its leader.
         """
+        self._is_compared = True
         self.file.executemany(
             "insert into near values (?, ?, ?, ?, ?)",
             (
@@ -218,7 +220,7 @@ class LiveChunks:
             chunk_policy=self.options.policy_id,
             embed_key=row["embed_key"],
             shared=bool(row["shared"]),
-            group=group["leader"] if group else None,
+            group=group["leader"] if group else identity if self._is_compared else None,
             near=tuple(ChunkNear(*other) for other in near),
             sources=entry.sources,
         )

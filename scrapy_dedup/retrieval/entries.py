@@ -332,8 +332,7 @@ def _chunk_entry(record: Mapping[str, Any]) -> Entry:
         "language": record.get("language"),
         "corpus": record.get("corpus"),
         "shared": record.get("shared"),
-        # A chunk that is like no other leads a group of its own: so two hits need not be compared again.
-        "group": record.get("group") or record["id"],
+        "group": record.get("group"),
         "simhash": record.get("simhash"),
     }
     return _entry(record, stated)

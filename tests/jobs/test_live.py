@@ -6,8 +6,11 @@ import tempfile
 
 import pytest
 
+from scrapy_dedup.chunks import ChunkOptions
 from scrapy_dedup.errors import DedupError
 from scrapy_dedup.jobs import live
+from scrapy_dedup.jobs.similar import relate_similar
+from scrapy_dedup.ledger import Ledger
 
 from ..ledger.test_schemas import validate
 from .conftest import GONE, TIMEOUT
@@ -194,3 +197,13 @@ def test_a_full_disk_is_said_where_the_work_file_stands(site, monkeypatch, tmp_p
         site.chunks()
 
     assert not [*tmp_path.glob("dedup-chunks-*")]
+
+
+def test_a_chunk_leads_its_own_group_once_chunks_were_compared(site):
+    text = paragraph(1)
+    site.crawl({"/a": text, "/b": text.replace(" ", " reworded ", 1), "/c": paragraph(9)})
+    with Ledger.open(site.url) as ledger, live.live_chunks(ledger, "default", ChunkOptions()) as chunks:
+        assert {one.group for one in chunks.records()} == {None}
+        relate_similar(chunks)
+        a, b, c = chunks.records()
+    assert (a.group, b.group, c.group) == (a.id, a.id, c.id)
