@@ -13,33 +13,50 @@ from scrapy_dedup.ledger import schema
 from scrapy_dedup.ledger.derived import NEAR_DUPLICATE
 from scrapy_dedup.ledger.overlay import OBSERVATION_COLUMNS, OBSERVATION_JOIN, Overlay
 from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
-from scrapy_dedup.records import Action
+from scrapy_dedup.records import Action, Outcome
 
 _t = schema
 _body, _seen = _t.body.c, _t.observation.c
-_own, _later, _any = (_t.observation.alias(name) for name in ("own", "later", "any_of_body"))
+_own, _any = _t.observation.alias("own"), _t.observation.alias("any_of_body")
 _own_job, _later_job = _t.job.alias("own_job"), _t.job.alias("later_job")
+LATER = _t.observation.alias("later")
+"""What was seen of a page after its text was."""
 
-_REPLACED = (
-    sa.exists()
-    .select_from(_later.join(_later_job, _later_job.c.ordinal == _later.c.job))
-    .where(
-        _later.c.url_key_digest == _own.c.url_key_digest,
-        _later.c.ordinal > _own.c.ordinal,
-        _later_job.c.corpus == _own_job.c.corpus,
-        sa.or_(
-            sa.and_(_later.c.space == _own.c.space, _later.c.body != _own.c.body),
-            _later.c.outcome == "gone",
-            sa.and_(_later.c.outcome == "fetched", _later.c.body.is_(None)),  # a page without evidence
-        ),
+
+def ended_by(
+    own: sa.FromClause, own_job: sa.FromClause, *others: sa.ColumnElement[bool]
+) -> sa.ColumnElement[bool]:
+    """Return the condition that a page that showed a text showed another one later, or was gone.
+
+    Args:
+        own: observations of the text.
+        own_job: the job of each of them.
+        others: further conditions on `LATER`, each of which ends a text too.
+    """
+    return (
+        sa.exists()
+        .select_from(LATER.join(_later_job, _later_job.c.ordinal == LATER.c.job))
+        .where(
+            LATER.c.url_key_digest == own.c.url_key_digest,
+            LATER.c.ordinal > own.c.ordinal,
+            _later_job.c.corpus == own_job.c.corpus,
+            sa.or_(
+                sa.and_(LATER.c.space == own.c.space, LATER.c.body != own.c.body),
+                LATER.c.outcome == Outcome.GONE.value,
+                *others,
+            ),
+        )
     )
-)
+
+
+# A page without evidence, such as a login wall, also ends what stands for others: nobody can read it there.
+_ENDED = ended_by(_own, _own_job, sa.and_(LATER.c.outcome == Outcome.FETCHED.value, LATER.c.body.is_(None)))
 _SHOWN = ListQuery(
     sa.select(_body.ordinal).where(
         _body.ordinal.in_(SOUGHT),
         sa.exists()
         .select_from(_own.join(_own_job, _own_job.c.ordinal == _own.c.job))
-        .where(_own.c.body == _body.ordinal, _own.c.space.is_not(None), ~_REPLACED),
+        .where(_own.c.body == _body.ordinal, _own.c.space.is_not(None), ~_ENDED),
     )
 )
 _FIRST = ListQuery(

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from scrapy_dedup.ledger import codec, schema
+from scrapy_dedup.ledger.leaders import ended_by
 from scrapy_dedup.ledger.statement import SOUGHT, ListQuery
-from scrapy_dedup.records import BodyRecord, Outcome, RelationKind, RelationRecord
+from scrapy_dedup.records import BodyRecord, RelationKind, RelationRecord
 
 MAX_URLS = 100
 """URLs of one text that are listed; the others are counted."""
@@ -37,21 +38,8 @@ _BODIES_OF_PAGES = ListQuery(
     .where(_seen.url_key_digest.in_(SOUGHT))
     .order_by(_seen.ordinal)
 )
-_own, _later = _t.observation.alias("own"), _t.observation.alias("later")
-_own_job, _later_job = _t.job.alias("own_job"), _t.job.alias("later_job")
-_ENDED = (
-    sa.exists()
-    .select_from(_later.join(_later_job, _later_job.c.ordinal == _later.c.job))
-    .where(
-        _later.c.url_key_digest == _own.c.url_key_digest,
-        _later.c.ordinal > _own.c.ordinal,
-        _later_job.c.corpus == _own_job.c.corpus,
-        sa.or_(
-            sa.and_(_later.c.space == _own.c.space, _later.c.body != _own.c.body),
-            _later.c.outcome == Outcome.GONE.value,
-        ),
-    )
-)
+_own, _own_job = _t.observation.alias("own"), _t.job.alias("own_job")
+_ENDED = ended_by(_own, _own_job)
 _SHOWN_SOMEWHERE = ListQuery(
     sa.select(_t.body.c.ordinal).where(
         _t.body.c.ordinal.in_(SOUGHT),
